@@ -1,0 +1,1 @@
+"""The specs that ship with Weft: one algorithm a file, data only."""
