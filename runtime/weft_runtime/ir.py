@@ -2,7 +2,9 @@
 
     streams     sets of tokens; a token is one residual vector, split into named slots
     embedding   the closed list of instructions that fill the slots before the first layer
-    prelude     steps that run once (start of the state), layer: the steps of one iteration, readout: steps after the last
+    prelude     steps that run once (start of the state)
+    layer       the steps of one iteration
+    readout     steps after the last layer
     outputs     where the answers are read
 
 A step is a list of sub-layers; every sub-layer reads the residual as the one before left it:
@@ -12,7 +14,7 @@ A step is a list of sub-layers; every sub-layer reads the residual as the one be
 
 Heads, for a query token z of `query` and key tokens z' of `keys`:
 
-    score       s = sum of parts   dot: <Q z, K z'>      l2: c * |Q z - K z'|^2      each times `scale` (a row of z or z')
+    score       s = sum of parts   dot: <Q z, K z'>    l2: c * |Q z - K z'|^2    each times `scale` (a row of z or z')
     masks       a key is eligible when every mask holds: comparison of a second score with 0, or "not the same token"
     weighting   s -> weights of the eligible keys
     value       V z', summed with the weights; or, for `lse` and `max`, the number itself times the column V
@@ -35,12 +37,8 @@ from typing import Literal, TypeAlias
 FORMAT = 1  # version of everything below; a reader refuses newer files
 
 Roles = Literal["field", "constant", "derived", "scratch"]
-WeightingKind = Literal[
-    "argmax", "softmax", "sparsemax", "normmax", "top", "normalize", "sum", "exp", "lse", "max"
-]
-Function = Literal[
-    "product", "reciprocal", "log", "exp", "sqrt", "relu", "tanh", "copy", "unit", "absolute", "select"
-]
+WeightingKind = Literal["argmax", "softmax", "sparsemax", "normmax", "top", "normalize", "sum", "exp", "lse", "max"]
+Function = Literal["product", "reciprocal", "log", "exp", "sqrt", "relu", "tanh", "copy", "unit", "absolute", "select"]
 HARD = frozenset({"argmax", "top", "normmax"})  # weightings that decide
 SHIFT_FREE = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # unchanged by a constant per query
 
@@ -54,6 +52,11 @@ class Slot:
     width: int
     role: Roles
     meaning: str = ""  # the expression it holds, in the words of the spec
+
+    @property
+    def columns(self) -> slice:
+        """Its columns of the residual."""
+        return slice(self.offset, self.offset + self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,8 @@ class Mask:
 class Weighting:
     """How scores become weights.
 
-    argmax     one-hot, or even over ties: `ties` first | split | within (scores >= best - epsilon count as tied, first wins)
+    argmax     one-hot, or even over ties: `ties` first | split | within (scores >= best - epsilon count as tied,
+               first wins)
     top        uniform on the best: exactly `count` (lower index first among equals), or by `percent`: key k stays when
                100 * #{better} <= percent * (eligible - 1), so ties at the boundary stay
     normmax    uniform on the best m, m smallest with gamma * sum of (score - next best) >= 1
@@ -115,10 +119,10 @@ class Weighting:
 
     kind: WeightingKind
     ties: Literal["first", "split", "within"] = "first"
-    epsilon: float = 0.0
+    epsilon: Fraction = Fraction(0)  # exact, as percent and gamma are: decisions compare in rational arithmetic
     count: int | None = None
     percent: Fraction | None = None
-    gamma: float | None = None
+    gamma: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class SelfKey:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One attention head; see the module's docstring. `positive`: the compiler knows that scores are >= 0 (normalize)."""
+    """One attention head; see the module's docstring."""
 
     name: str
     query: str
@@ -228,6 +232,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorUse:
+    """One use of a tensor. A dimension is a number, or a free name (equal names are equal numbers) plus a number."""
+
+    where: str
+    shape: tuple[int | tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A transformer, complete but for its numbers."""
 
@@ -252,3 +264,27 @@ class Program:
         yield from self.prelude
         yield from self.layer
         yield from self.readout
+
+    def places(self) -> Iterator[tuple[str, Step]]:
+        """Every step with its path: prelude.0, layer.0, layer.1, readout.0 ..."""
+        for part, steps in (("prelude", self.prelude), ("layer", self.layer), ("readout", self.readout)):
+            for index, step in enumerate(steps):
+                yield f"{part}.{index}", step
+
+    def answers(self) -> Iterator[Output]:
+        """The outputs, and the objective where there is one."""
+        yield from self.outputs
+        if self.objective is not None:
+            yield self.objective
+
+    def tensors(self) -> Mapping[str, tuple[TensorUse, ...]]:
+        """Every tensor the program names, and each use of it with the shape that use needs."""
+        from weft_runtime.tensors import tensor_uses
+
+        return tensor_uses(self)
+
+    def verify(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        """Raises `ModelError` unless the program is well formed (and fits tensors of these shapes)."""
+        from weft_runtime.validate import verify
+
+        verify(self, shapes)

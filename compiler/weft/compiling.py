@@ -1,0 +1,68 @@
+"""The pipeline as one function: text -> tree -> checked spec -> graph -> normal form -> program -> checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from weft.bind import bind
+from weft.catalogue import find_spec
+from weft.check import check
+from weft.errors import InputError
+from weft.graph import build_graph
+from weft.lower import lower
+from weft.parse import parse
+from weft.program import build
+from weft.source import Source
+from weft.syntax import Spec
+from weft.types import Checked
+from weft.version import VERSION
+from weft_runtime.checkpoint import Checkpoint
+
+SpecLike = Checked | Spec | Source | str | Path
+SCORES = ("l2", "dot")
+
+
+def checked_spec(spec: SpecLike) -> Checked:
+    """A checked spec from whatever names one: itself, a tree, a source, its text, a built-in name or a path."""
+    if isinstance(spec, Checked):
+        return spec
+    if isinstance(spec, Spec):
+        return check(spec)
+    if isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith("algorithm ")):
+        spec = Source("spec", spec)
+    source = spec if isinstance(spec, Source) else find_spec(str(spec))
+    return check(parse(source))
+
+
+def compile(
+    spec: SpecLike,
+    dims: Mapping[str, int] | None = None,
+    params: Mapping[str, float] | None = None,
+    layers: int | None = None,
+    *,
+    scores: Literal["l2", "dot"] = "l2",
+) -> Checkpoint:
+    """Compiles a spec to a transformer.
+
+    `dims` and `params` set the spec's dimensions and parameters, `layers` how many layers the model runs by default
+    (without it the spec's `repeat`, else 1). `scores` chooses distance attention or dot products on lifted embeddings.
+
+    >>> import weft
+    >>> model = weft.compile("lloyd", dims={"d": 2, "k": 3})
+    >>> model.program.name
+    'lloyd'
+    """
+    if scores not in SCORES:
+        raise InputError(f"scores must be one of {', '.join(SCORES)}, not {scores!r}")
+    bound = bind(checked_spec(spec), dims or {}, params or {})
+    written = bound.checked.spec
+    depth = layers if layers is not None else written.repeat or 1
+    if not isinstance(depth, int) or depth < 0:
+        raise InputError(f"layers must be a whole number, at least 0, not {depth!r}")
+    normal = lower(build_graph(bound.checked), bound.dims, bound.params, scores)
+    made = build(normal, depth)
+    return Checkpoint(
+        made.program, made.tensors, written.name, written.source.text, bound.dims, bound.params, f"weft {VERSION}"
+    )

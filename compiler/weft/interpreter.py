@@ -1,0 +1,334 @@
+"""The meaning of every spec: a direct evaluation of its equations in NumPy float64, for all tokens at once.
+
+It starts from a `Checked` spec and shares nothing with lowering or runtime; it is the arbiter for both.
+
+    values      float64; sums over tokens are exact sums of rounded terms, means divide once (meaning_reductions)
+    decisions   as exact arithmetic on the stored fields has them (meaning_decisions, meaning_rationals)
+    nothing     an undefined value may be caught by `else`; storing one, or an overflow, is an EvaluationError
+
+A layer is its steps in order. A step evaluates all its equations on the fields as they are, then stores the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from weft.errors import InputError
+from weft.meaning_blame import no_value
+from weft.meaning_decisions import Decisions, Tally
+from weft.meaning_expressions import Evaluator
+from weft.meaning_initial import initial_rows
+from weft.meaning_inputs import Shapes, admit, array, known_names, real, whole
+from weft.meaning_noise import draw
+from weft.meaning_rationals import Exact, Irrational
+from weft.meaning_tables import Floats, turned
+from weft.meaning_world import Constant, EvaluationError, World, free
+from weft.syntax import Binary, Call, Else, Equation, Expr, Neg, Reduce, Ref, Weigh, walk
+from weft.types import Checked, FieldType
+
+__all__ = ["Advance", "Decisions", "EvaluationError", "Interpreter", "Run"]
+
+BLOCK = 2**21  # the most numbers a table should hold; larger equations are evaluated in blocks of tokens
+
+Fields = dict[str, Floats]
+Noise = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """One layer: the fields after it, and after each of its steps, and how its decisions were settled."""
+
+    fields: Fields
+    steps: tuple[Fields, ...]
+    decisions: Decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Mapping[str, Floats]):
+    """The outputs by name, as the layers left them. `layers` is filled by `trace`."""
+
+    outputs: Fields
+    fields: Fields
+    decisions: Decisions = field(default_factory=Decisions)
+    layers: tuple[Advance, ...] = ()
+
+    @property
+    def undecided(self) -> int:
+        """Rows whose candidates are closer than float64 can tell and whose scores are not rational."""
+        return self.decisions.undecided
+
+    def __getitem__(self, name: str) -> Floats:
+        return self.outputs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.outputs)
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+
+class Interpreter:
+    """A checked spec with the dimensions and parameters that were given; the others follow from inputs and defaults."""
+
+    def __init__(
+        self, checked: Checked, dims: Mapping[str, int] | None = None, params: Mapping[str, float] | None = None
+    ) -> None:
+        self.checked = checked
+        name = checked.spec.name
+        known_names("dimension", dims or {}, checked.dims, name)
+        known_names("parameter", params or {}, checked.params, name)
+        self.dims = {key: whole(key, value) for key, value in (dims or {}).items()}
+        self.params = {key: real(key, value) for key, value in (params or {}).items()}
+        for key, value in self.params.items():
+            self._in_range(key, value)
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def run(
+        self, inputs: Mapping[str, Any], layers: int, *, seed: int = 0, noise: Noise = None, trace: bool = False
+    ) -> Run:
+        """The outputs after a number of layers. `noise` replaces random fields: name -> array [layers, ...]."""
+        fields = self.start(inputs, seed=seed)
+        decisions, kept = Decisions(), []
+        for layer in range(layers):
+            advance = self.advance(fields, layer, seed=seed, noise=noise)
+            fields, decisions = advance.fields, decisions + advance.decisions
+            if trace:
+                kept.append(advance)
+        return Run(self.outputs(fields), fields, decisions, tuple(kept))
+
+    def start(self, inputs: Mapping[str, Any], *, seed: int = 0) -> Fields:
+        """The fields before the first layer: inputs, those that `init` makes, and state."""
+        checked = self.checked
+        declared = {f.target.name: f for f in checked.spec.inputs}
+        known_names("input", inputs, declared, checked.spec.name)
+        given = {name: array(name, inputs[name]) for name in declared if name in inputs}
+        shapes = Shapes(checked, self.dims)
+        for name, values in given.items():
+            shapes.learn(name, values)
+        for name, one in declared.items():
+            if name in given:
+                admit(checked.fields[name], given[name], inputs[name])
+            elif one.init is None:
+                raise InputError(f"{checked.spec.name} needs the input {name} ({one.type.kind} per token)")
+            elif one.init.of not in given:
+                raise InputError(f"{name} starts from {one.init.of} (`init {one.init.kind}`), which was not given")
+            elif one.init.kind == "copy":
+                shapes.learn(name, given[str(one.init.of)])
+        shapes.settled()
+        fields: Fields = {}
+        for name, one in declared.items():
+            if name not in given:
+                assert one.init is not None
+                source, shape = str(one.init.of), shapes.shape(checked.fields[name])
+                rows = given[source].reshape(len(given[source]), -1)
+                given[name] = initial_rows(one.init.kind, name, source, rows, shape[0], seed).reshape(shape)
+                admit(checked.fields[name], given[name], given[name])
+            fields[name] = given[name]
+        starts = [Equation(f.span, f.target, f.start) for f in checked.spec.state if f.start is not None]
+        return fields | self._step(self._world(fields), starts, Tally())
+
+    def advance(self, fields: Mapping[str, Any], layer: int, *, seed: int = 0, noise: Noise = None) -> Advance:
+        """One layer, `layer` counted from 0, from stored fields."""
+        tally = Tally()
+        current = {name: array(name, values) for name, values in fields.items()}
+        drawn = self._noise(self._world(current), layer, seed, noise)
+        steps = []
+        for step in self.checked.spec.steps:
+            world = self._world(current, drawn)
+            current = current | self._step(world, step.equations, tally)
+            steps.append(current)
+        return Advance(current, tuple(steps), tally.total)
+
+    # ---- reading -----------------------------------------------------------------------------------------------------
+
+    def outputs(self, fields: Mapping[str, Any]) -> Fields:
+        """The named outputs of stored fields: what the layers held."""
+        current = {name: array(name, values) for name, values in fields.items()}
+        world = self._world(current)
+        result: Fields = {}
+        for output in self.checked.spec.outputs:
+            shown = self.checked.output_field(output.target.name)
+            if shown is not None and shown in self.checked.fields:
+                if shown not in current:
+                    raise InputError(f"{shown} has no value before the first layer; run at least one")
+                result[output.target.name] = current[shown]
+            else:
+                equation = Equation(output.span, output.target, output.body)
+                result |= self._step(world, [equation], Tally())
+        return result
+
+    def final(self, fields: Mapping[str, Any], *, layer: int = 0, seed: int = 0, noise: Noise = None) -> Fields:
+        """The outputs, with those re-evaluated that were computed before a field they depend on changed.
+
+        After the last layer a field may be out of date: its equation read what a later step of the same layer has
+        replaced. Each such field that is an output is computed once more, by its own equation on the final fields.
+        `layer` is the last one, for equations that read random fields.
+        """
+        result = self.outputs(fields)
+        current = {name: array(name, values) for name, values in fields.items()}
+        world = self._world(current)
+        for output in self.checked.spec.outputs:
+            name = output.target.name
+            equation = self._outdated(self.checked.output_field(name))
+            if equation is not None:
+                drawn = self._noise(world, layer, seed, noise)
+                (result[name],) = self._step(self._world(current, drawn), [equation], Tally()).values()
+        return result
+
+    def objective(self, fields: Mapping[str, Any]) -> float:
+        """The value of the spec's objective."""
+        body = self.checked.spec.objective
+        if body is None:
+            raise InputError(f"{self.checked.spec.name} states no objective")
+        world = self._world({name: array(name, values) for name, values in fields.items()})
+        target = Ref(body.span, "objective", ())
+        return float(self._step(world, [Equation(body.span, target, body)], Tally())["objective"])
+
+    def _outdated(self, name: str | None) -> Equation | None:
+        """The equation of a field if it reads a field that a later step of the layer writes."""
+        steps = self.checked.spec.steps
+        for at in range(len(steps) - 1, -1, -1):
+            for equation in steps[at].equations:
+                if equation.target.name == name:
+                    later = {e.target.name for step in steps[at + 1 :] for e in step.equations}
+                    return equation if later & self._reads(equation.body) else None
+        return None
+
+    def _reads(self, body: Expr) -> set[str]:
+        names = {node.name for node in walk(body) if isinstance(node, Ref)}
+        return names.union(*(self._reads(self.checked.lets[n].body) for n in names if n in self.checked.lets))
+
+    # ---- evaluating --------------------------------------------------------------------------------------------------
+
+    def _step(self, world: World, equations: list[Equation] | tuple[Equation, ...], tally: Tally) -> Fields:
+        """The new values of all targets, every one computed from the old fields."""
+        evaluator = Evaluator(world, Exact(world), tally)
+        return {e.target.name: self._assigned(evaluator, e) for e in equations}
+
+    def _assigned(self, evaluator: Evaluator, equation: Equation) -> Floats:
+        """The array of one equation's target."""
+        world, axes = evaluator.world, equation.target.indices
+        declared = world.checked.fields.get(equation.target.name)
+        wide = declared.width is not None if declared else is_vector(world.checked, equation.body)
+        size = world.size(axes[0]) if axes else 1
+        rows = max(1, BLOCK * size // max(1, footprint(world, equation.body))) if axes else 1
+        parts = []
+        for first in range(0, size, rows):
+            tokens = np.arange(first, min(first + rows, size))
+            block = evaluator if rows >= size else evaluator.over({axes[0]: tokens})
+            table = turned(block.table(equation.body), axes)
+            if not (table.defined & table.finite).all():
+                bad = np.argwhere(~(table.defined & table.finite)[..., 0])[0].tolist()
+                at = {axis: int(block.tokens(axis)[place]) for axis, place in zip(axes, bad, strict=True)}
+                raise no_value(evaluator, equation.target.name, equation.body, at)
+            width = table.data.shape[-1]
+            if declared is not None and wide:
+                assert declared.width is not None
+                width = declared.width if isinstance(declared.width, int) else world.dims[declared.width]
+            shape = tuple(len(block.tokens(axis)) for axis in axes)
+            parts.append(np.broadcast_to(table.data, (*shape, width)))
+        data = np.concatenate(parts) if axes else parts[0]
+        return np.array(data if wide else data[..., 0]) + 0.0  # + 0.0: a stored zero has no sign
+
+    # ---- surroundings ------------------------------------------------------------------------------------------------
+
+    def _world(self, fields: Mapping[str, Floats], noise: Mapping[str, Floats] | None = None) -> World:
+        """Sizes and parameters that go with stored fields."""
+        checked = self.checked
+        shapes = Shapes(checked, self.dims)
+        for name, values in fields.items():
+            if name not in checked.fields:
+                known_names("field", [name], checked.fields, checked.spec.name)
+            shapes.learn(name, values)
+        missing = [f.target.name for f in checked.spec.inputs if f.target.name not in fields]
+        if missing:
+            raise InputError(f"the fields of {checked.spec.name} lack {', '.join(missing)}")
+        shapes.settled()
+        return World(checked, shapes.sizes, shapes.dims, self._params(shapes), fields, noise or {})
+
+    def _params(self, shapes: Shapes) -> dict[str, Constant]:
+        """All parameters: as given, or by their defaults, which may use sizes and other parameters."""
+        known = {name: Constant.of(Fraction(value)) for name, value in self.params.items()}
+        world = World(self.checked, shapes.sizes, shapes.dims, known, {})
+        waiting = {name: p for name, p in self.checked.params.items() if name not in known}
+        while waiting:
+            for name, param in list(waiting.items()):
+                if param.default is None:
+                    raise InputError(f"the parameter {name} has no default; give it, for example -D {name}=1")
+                if not self._reads(param.default) & set(waiting):
+                    known[name] = self._default(world, name, param.default)
+                    self._in_range(name, known[name].value)
+                    del waiting[name]
+        return known
+
+    def _default(self, world: World, name: str, body: Expr) -> Constant:
+        exact = Exact(world)
+        try:
+            value = exact.value(body, {})
+            if value is not None:
+                return Constant.of(value[0])
+        except (Irrational, OverflowError):
+            pass
+        table = Evaluator(world, exact, Tally()).table(body)
+        if not (table.defined & table.finite).all():
+            raise InputError(f"the default of {name} cannot be computed from these values; give it")
+        return Constant.of(Fraction(float(table.data[0])))
+
+    def _in_range(self, name: str, value: float) -> None:
+        bound = self.checked.params[name].bound
+        if bound is not None and not bound.admits(value):
+            raise InputError(f"the parameter {name} must be {bound}, but is {value:g}")
+
+    def _noise(self, world: World, layer: int, seed: int, given: Noise) -> Fields:
+        """The random fields of one layer: as given, or drawn."""
+        randoms = {f.target.name: self.checked.fields[f.target.name] for f in self.checked.spec.random}
+        known_names("random field", given or {}, randoms, self.checked.spec.name)
+        return {name: self._drawn(world, one, layer, seed, (given or {}).get(name)) for name, one in randoms.items()}
+
+    def _drawn(self, world: World, one: FieldType, layer: int, seed: int, given: Any) -> Floats:
+        shape = tuple(world.size(index) for index in one.indices)
+        if given is None:
+            return draw(one.kind, seed, one.name, layer, shape)
+        values = array(one.name, given)
+        if values.ndim != len(shape) + 1 or values.shape[1:] != shape or len(values) <= layer:
+            raise InputError(
+                f"noise for {one.name} must have the shape [layers, {', '.join(map(str, shape))}] with more than {layer} "
+                f"layers, not {list(values.shape)}"
+            )
+        if not np.isfinite(values[layer]).all():
+            raise InputError(f"noise for {one.name} has a number that is not finite in layer {layer + 1}")
+        return np.asarray(values[layer])
+
+
+def is_vector(checked: Checked, node: Expr) -> bool:
+    """Whether an expression is a vector (also one of a single coordinate)."""
+    match node:
+        case Ref(name=name, indices=indices):
+            if name in checked.lets:
+                return is_vector(checked, checked.lets[name].body)
+            return bool(indices) and checked.fields[name].width is not None
+        case Binary(left=left, right=right) | Else(body=left, fallback=right):
+            return is_vector(checked, left) or is_vector(checked, right)
+        case Neg(body=body) | Reduce(body=body):
+            return is_vector(checked, body)
+        case Call(function=function, body=body):
+            return function == "unit" or is_vector(checked, body)
+    return False
+
+
+def footprint(world: World, node: Expr) -> int:
+    """The most numbers one table may hold while an expression is evaluated."""
+    width = max((array.shape[-1] for name, array in world.fields.items() if world.checked.fields[name].width), default=1)
+    largest = 1
+    for part in walk(node):
+        indices = free(part) | ({part.index} if isinstance(part, Reduce | Weigh) else set())
+        largest = max(largest, width * int(np.prod([world.size(i) for i in indices], dtype=np.int64)))
+        if isinstance(part, Ref) and part.name in world.checked.lets:
+            largest = max(largest, footprint(world, world.checked.lets[part.name].body))
+    return largest

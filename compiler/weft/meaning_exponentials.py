@@ -1,0 +1,93 @@
+"""Exponentials that are never formed: expressions as plain * exp(log).
+
+Where only the ratios of weights matter (a weighted mean, `normalize`), or the logarithm of a sum, exponentials are taken
+relative to the largest one. So weights made of `exp` and `softmax` do not vanish, or overflow, all at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft import meaning_tables as tables
+from weft.meaning_sums import both, extreme, nonzero, summed
+from weft.meaning_tables import Table, constant
+from weft.syntax import Binary, Call, Expr, Reduce, Ref, Weigh
+
+if TYPE_CHECKING:
+    from weft.meaning_expressions import Evaluator
+
+
+
+def parts(evaluator: Evaluator, node: Expr) -> tuple[Table | None, Table | None]:
+    """An expression as plain * exp(log); either part may be missing (then it is 1, or no exponential was found)."""
+    match node:
+        case Call(function="exp", body=body):
+            return None, evaluator.table(body)
+        case Weigh(kind="softmax", where=()):
+            return None, _log_softmax(evaluator, node)
+        case Binary(op=("*" | "/") as op, left=left, right=right):
+            (p, a), (q, b) = parts(evaluator, left), parts(evaluator, right)
+            if a is None and b is None:
+                return evaluator.table(node), None
+            if op == "/":
+                return tables.divided(p or constant(1.0), q) if q else p, _joined(a, b and tables.negated(b))
+            return tables.multiplied(p, q) if p and q else p or q, _joined(a, b)
+        case Reduce(kind="sum", weighted=None, by=None):
+            inner = evaluator.opened(node.index)
+            size = inner.world.size(node.index)
+            plain, log = parts(inner, node.body)
+            if log is not None:
+                counted = inner.conditions(node.where)
+                shift = exactly(extreme(log, node.index, size, counted, 1))
+                terms = shifted_exp(log, shift)
+                return summed(tables.multiplied(plain, terms) if plain else terms, node.index, size, counted), shift
+        case Ref(name=name) if name in evaluator.world.checked.lets:
+            body, inner, names = evaluator.inside(node)
+            plain, log = parts(inner, body)
+            return plain and tables.renamed(plain, names), log and tables.renamed(log, names)
+    return evaluator.table(node), None
+
+
+def _joined(a: Table | None, b: Table | None) -> Table | None:
+    return tables.added(a, b) if a and b else a or b
+
+
+def _log_softmax(evaluator: Evaluator, node: Weigh) -> Table:
+    inner = evaluator.opened(node.index)
+    size = inner.world.size(node.index)
+    scores = inner.table(node.score)
+    shift = exactly(extreme(scores, node.index, size, None, 1))
+    mass = tables.applied("log", summed(shifted_exp(scores, shift), node.index, size))
+    logs = tables.added(tables.added(scores, tables.negated(shift)), tables.negated(mass))
+    return tables.taken(logs, node.index, evaluator.domain[node.index]) if node.index in evaluator.domain else logs
+
+
+def exactly(table: Table) -> Table:
+    """The numbers of a table as they are: any shift is as good as another, so it has no error."""
+    return Table(table.axes, table.data, np.zeros_like(table.error), table.defined)
+
+
+def shifted_exp(exponents: Table, shift: Table) -> Table:
+    """exp(exponents - shift)."""
+    return tables.applied("exp", tables.added(exponents, tables.negated(shift)))
+
+
+def ratio_weights(evaluator: Evaluator, node: Expr, index: str, size: int, counted: Table | None) -> Table:
+    """Weights of which only the ratios over `index` matter: exponentials are taken relative to the largest."""
+    plain, log = parts(evaluator, node)
+    if log is None:
+        return evaluator.table(node)
+    if plain is not None:
+        counted = both(counted, nonzero(plain))
+    weights = shifted_exp(log, exactly(extreme(log, index, size, counted, 1)))
+    return tables.multiplied(plain, weights) if plain else weights
+
+
+def logarithm(evaluator: Evaluator, node: Expr) -> Table:
+    """log of an expression; of sums and products of exponentials without forming them."""
+    plain, log = parts(evaluator, node)
+    if log is None:
+        return tables.applied("log", evaluator.table(node))
+    return tables.added(tables.applied("log", plain), log) if plain else log

@@ -1,0 +1,304 @@
+"""The meaning of an expression at given tokens in exact rational arithmetic: what float64 is checked against.
+
+Stored numbers, literals and noise are float64 and therefore rationals; sums, products, quotients, means, hard weightings,
+`sparsemax` and `normalize` of rationals are rationals again. Everything here is the definition written down directly, one
+token at a time; it is slow, and asked only where float64 with its error bound cannot decide.
+
+A value is a tuple of fractions, one per coordinate (one for a number), or None where the expression is undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate
+
+from weft.meaning_world import World, free
+from weft.syntax import (
+    Binary,
+    Call,
+    Compare,
+    Condition,
+    Count,
+    Different,
+    Else,
+    Expr,
+    Inner,
+    Member,
+    Neg,
+    Norm,
+    Num,
+    Percent,
+    Position,
+    Power,
+    Reduce,
+    Ref,
+    Square,
+    Weigh,
+)
+
+Value = tuple[Fraction, ...] | None
+Tokens = Mapping[str, int]  # index variable -> token
+
+
+class Irrational(Exception):
+    """The value is not (known to be) a rational number."""
+
+
+class Exact:
+    """Evaluates expressions in one world. Aggregates are remembered: many tokens share a threshold."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._known: dict[tuple[int, tuple[tuple[str, int], ...]], tuple[object, object]] = {}
+
+    def number(self, node: Expr, at: Tokens) -> Fraction:
+        """The value of a number that must be defined."""
+        value = self.value(node, at)
+        if value is None:
+            raise Irrational
+        return value[0]
+
+    def value(self, node: Expr, at: Tokens) -> Value:
+        match node:
+            case Num(value=value):
+                return (Fraction(value),)
+            case Ref():
+                return self._reference(node, at)
+            case Count(set=name):
+                return (Fraction(self.world.sizes[name]),)
+            case Position(index=index):
+                return (Fraction(at[index] + 1),)
+            case Reduce():
+                return self._remembered(node, at, self._reduced)
+            case Weigh(index=index):
+                weights = self.weights(node, at)
+                return None if weights is None else (weights[at[index]],)
+            case Else(body=body, fallback=fallback):
+                value = self.value(body, at)
+                return self.value(fallback, at) if value is None else value
+            case Binary(op="*", left=Weigh() as weighting, right=other) | Binary(op="*", left=other, right=Weigh() as weighting):
+                weight = self.value(weighting, at)
+                # a key of weight zero does not count, whatever it is multiplied with
+                return weight if weight == (0,) else _combined("*", weight, self.value(other, at))
+            case Binary(op=op, left=left, right=right):
+                return _combined(op, self.value(left, at), self.value(right, at))
+            case Inner(left=left, right=right):
+                return _inner(self.value(left, at), self.value(right, at))
+        value = self.value(node.body if not isinstance(node, Power) else node.base, at)
+        if value is None:
+            return None
+        match node:
+            case Neg() | Percent():
+                return tuple(-v for v in value) if isinstance(node, Neg) else value
+            case Power(exponent=exponent):
+                return (value[0] ** exponent,)
+            case Square():
+                return _inner(value, value)
+            case Norm() if len(value) == 1:
+                return (abs(value[0]),)
+            case Call(function="relu"):
+                return tuple(max(v, Fraction(0)) for v in value)
+        raise Irrational
+
+    def _reference(self, node: Ref, at: Tokens) -> Value:
+        world = self.world
+        if node.name in world.checked.lets:
+            let = world.checked.lets[node.name]
+            return self.value(let.body, dict(zip(let.target.indices, (at[i] for i in node.indices), strict=True)))
+        if not node.indices:
+            return (world.number(node.name).exact,)
+        entry = world.array(node.name)[tuple(at[i] for i in node.indices)]
+        return tuple(Fraction(v) for v in entry.reshape(-1).tolist())
+
+    def _remembered(self, node: Reduce | Weigh, at: Tokens, compute):  # type: ignore[no-untyped-def]
+        """The result for the tokens the node really depends on; failures to be rational are remembered too."""
+        inside = free(node) - ({node.index} if isinstance(node, Weigh) else set())
+        key = (id(node), tuple(sorted((i, t) for i, t in at.items() if i in inside)))
+        if key not in self._known:
+            try:
+                self._known[key] = (node, compute(node, at))
+            except Irrational as reason:
+                self._known[key] = (node, reason)
+        result = self._known[key][1]
+        if isinstance(result, Irrational):
+            raise result
+        return result
+
+    # ---- reductions --------------------------------------------------------------------------------------------------
+
+    def _reduced(self, node: Reduce, at: Tokens) -> Value:
+        if node.kind == "logsumexp":
+            raise Irrational
+        keys = self._eligible(node.index, node.where, at)
+        if keys is None:
+            return None
+        weights: Sequence[Fraction] | None
+        if node.by is not None:
+            weights = self.weights(node.by, at, node.where)
+        elif node.weighted is not None:
+            weights = self._each(node.weighted, node.index, keys, at)
+        else:
+            weights = [Fraction(int(t in keys)) for t in range(self.world.size(node.index))]
+        if weights is None:
+            return None
+        counted = [t for t in sorted(keys) if weights[t] != 0]
+        bodies = [self.value(node.body, {**at, node.index: t}) for t in counted]
+        values = [b for b in bodies if b is not None]
+        if len(values) < len(bodies):
+            return None
+        if node.kind in ("max", "min"):
+            return (max if node.kind == "max" else min)(values) if values else None
+        mass = Fraction(1) if node.kind == "sum" or node.by is not None else sum(weights, Fraction(0))
+        if mass == 0:
+            return None
+        columns = zip(*([weights[t] * v for v in value] for t, value in zip(counted, values, strict=True)), strict=True)
+        return tuple(sum(column, Fraction(0)) / mass for column in columns) or (Fraction(0),)
+
+    def _each(self, node: Expr, index: str, keys: set[int], at: Tokens) -> list[Fraction] | None:
+        """The values at the eligible keys, zero elsewhere; None if one is undefined."""
+        result = [Fraction(0)] * self.world.size(index)
+        for key in sorted(keys):
+            value = self.value(node, {**at, index: key})
+            if value is None:
+                return None
+            result[key] = value[0]
+        return result
+
+    # ---- conditions --------------------------------------------------------------------------------------------------
+
+    def holds(self, condition: Condition, at: Tokens) -> bool | None:
+        """Whether a condition holds; None where it compares an undefined value."""
+        match condition:
+            case Different(left=left, right=right):
+                return at[left] != at[right]
+            case Member(field=field):
+                value = self.value(field, at)
+                return None if value is None else value[0] > Fraction(1, 2)
+            case Compare(op=op, left=left, right=right):
+                a, b = self.value(left, at), self.value(right, at)
+                if a is None or b is None:
+                    return None
+                return {">": a > b, ">=": a >= b, "<": a < b, "<=": a <= b}[op]
+
+    def _eligible(self, index: str, where: Sequence[Condition], at: Tokens) -> set[int] | None:
+        """The keys that meet all conditions; None if that is undefined for one of them."""
+        keys = set()
+        for key in range(self.world.size(index)):
+            answers = [self.holds(c, {**at, index: key}) for c in where]
+            if all(answers):
+                keys.add(key)
+            elif None in answers and False not in answers:
+                return None
+        return keys
+
+    # ---- weightings --------------------------------------------------------------------------------------------------
+
+    def weights(self, node: Weigh, at: Tokens, also: Sequence[Condition] = ()) -> list[Fraction] | None:
+        """The weights of all keys for one query; None where no key is eligible or the mass is zero."""
+        if also:
+            return self._weighed(node, at, also)
+        result: list[Fraction] | None = self._remembered(node, at, self._weighed)
+        return result
+
+    def _weighed(self, node: Weigh, at: Tokens, also: Sequence[Condition] = ()) -> list[Fraction] | None:
+        if node.kind == "softmax":
+            raise Irrational
+        keys = self._eligible(node.index, (*node.where, *also), at)
+        if not keys:
+            return None
+        scores = self._each(node.score, node.index, keys, at)
+        if scores is None:
+            return None
+        if node.noise is not None:
+            noise = self._each(node.noise, node.index, keys, at)
+            assert noise is not None  # stored
+            scores = [s + g for s, g in zip(scores, noise, strict=True)]
+        if node.kind == "normalize":
+            mass = sum(scores, Fraction(0))
+            return None if mass == 0 else [s / mass for s in scores]
+        sign = -1 if node.kind in ("argmin", "lowest") else 1
+        eligible = {key: sign * scores[key] for key in sorted(keys)}
+        if node.kind == "sparsemax":
+            weights = sparsemax(list(eligible.values()))
+        else:
+            kept = self.kept(node, eligible, {i: t for i, t in at.items() if i != node.index})
+            weights = [Fraction(int(key in kept), len(kept)) for key in eligible]
+        by_key = dict(zip(eligible, weights, strict=True))
+        return [by_key.get(key, Fraction(0)) for key in range(len(scores))]
+
+    def kept(self, node: Weigh, scores: Mapping[int, Fraction], at: Tokens) -> set[int]:
+        """The keys a hard weighting keeps, each with equal weight; larger scores are better."""
+        ranked = sorted(scores, key=lambda key: (-scores[key], key))
+        best = scores[ranked[0]]
+        if node.kind in ("argmax", "argmin", "sample"):
+            rule = node.ties.rule if node.ties else "first"
+            if rule in ("split", "average"):
+                return {key for key in ranked if scores[key] == best}
+            if rule == "within":
+                assert node.ties is not None
+                assert node.ties.epsilon is not None
+                least = best - self.number(node.ties.epsilon, at)
+                return {min(key for key in ranked if scores[key] >= least)}
+            return {ranked[0]}
+        (argument,) = node.arguments
+        if node.kind == "normmax":
+            return set(ranked[: budget([scores[key] for key in ranked], self.number(argument, at))])
+        if isinstance(argument, Percent):
+            last = self.share(argument, at) * (len(ranked) - 1) // 100
+            return {key for key in ranked if scores[key] >= scores[ranked[int(last)]]}
+        return set(ranked[: int(self.number(argument, at))])
+
+    def share(self, node: Percent, at: Tokens) -> Fraction:
+        """A percentage as the decimal it is written as: 0.1% is a tenth of a percent, not the float64 beside it."""
+        return Decimals(self.world).number(node.body, at)
+
+
+class Decimals(Exact):
+    """The same arithmetic with literals and parameters read as the shortest decimals that name them."""
+
+    def value(self, node: Expr, at: Tokens) -> Value:
+        if isinstance(node, Num):
+            return (Fraction(repr(node.value)),)
+        if isinstance(node, Ref) and not node.indices and node.name in self.world.params:
+            return (Fraction(repr(self.world.params[node.name].value)),)
+        return super().value(node, at)
+
+
+def _combined(op: str, a: Value, b: Value) -> Value:
+    if a is None or b is None or (op == "/" and b[0] == 0):
+        return None
+    width = max(len(a), len(b))
+    pairs = zip(a * (width // len(a)), b * (width // len(b)), strict=True)
+    match op:
+        case "+":
+            return tuple(x + y for x, y in pairs)
+        case "-":
+            return tuple(x - y for x, y in pairs)
+        case "*":
+            return tuple(x * y for x, y in pairs)
+    return tuple(x / y for x, y in pairs)
+
+
+def _inner(a: Value, b: Value) -> Value:
+    products = _combined("*", a, b)
+    return None if products is None else (sum(products, Fraction(0)),)
+
+
+def sparsemax(scores: Sequence[Fraction]) -> list[Fraction]:
+    """The point of the probability simplex nearest to the scores."""
+    ranked = sorted(scores, reverse=True)
+    sums = list(accumulate(ranked))
+    support = max(m for m in range(1, len(ranked) + 1) if 1 + m * ranked[m - 1] > sums[m - 1])
+    threshold = (sums[support - 1] - 1) / support
+    return [max(s - threshold, Fraction(0)) for s in scores]
+
+
+def budget(ranked: Sequence[Fraction], gamma: Fraction) -> int:
+    """How many scores, from the best on, `normmax` keeps: the fewest whose gaps to the next add up to 1/gamma."""
+    total = Fraction(0)
+    for m, following in enumerate(ranked[1:], 1):
+        total += ranked[m - 1]
+        if gamma * (total - m * following) >= 1:
+            return m
+    return len(ranked)

@@ -1,0 +1,124 @@
+"""grammar.lark -> grammar.json: the parse tables, made by lark ahead of time.
+
+Building them takes half a second, reading them a few milliseconds. `python -m weft.tables` writes the file anew; a file that
+was made from another grammar is not used.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from weft.parser import Rule, Tables
+
+START = "start"
+
+
+def grammar_text() -> str:
+    """The grammar."""
+    return files("weft").joinpath("grammar.lark").read_text(encoding="utf-8")
+
+
+@cache
+def load() -> Tables:
+    """The tables, from the shipped file or, when the grammar has changed since, built on the spot."""
+    text = grammar_text()
+    shipped = files("weft").joinpath("grammar.json")
+    if shipped.is_file():
+        data = json.loads(shipped.read_text(encoding="utf-8"))
+        if data["grammar"] == digest(text):
+            return _tables(data)
+    return _tables(build(text))
+
+
+def digest(text: str) -> str:
+    """What says that tables belong to a grammar."""
+    return sha256(text.encode()).hexdigest()
+
+
+def _tables(data: dict[str, Any]) -> Tables:
+    rules = tuple(Rule(o, n, name, tuple(parts), inline, lone) for o, n, name, parts, inline, lone in data["rules"])
+    symbols = data["symbols"]
+    rows = [{symbols[at]: action for at, action in zip(row[::2], row[1::2], strict=True)} for row in data["rows"]]
+    return Tables(data["terminals"], rules, tuple(rows[row] for row in data["states"]), data["start"])
+
+
+# ---- building, with lark ---------------------------------------------------------------------------------------------
+
+
+def build(text: str) -> dict[str, Any]:
+    """The tables of a grammar as plain data, from what lark serialises."""
+    from lark import Lark
+    from lark.grammar import Rule as LarkRule
+    from lark.lexer import TerminalDef
+
+    lark = Lark(text, parser="lalr", lexer="basic", maybe_placeholders=True)
+    data, memo = lark.memo_serialize([TerminalDef, LarkRule])
+    parser = data["parser"]["parser"]
+    numbered = [memo[reference["@"]] for reference in data["rules"]]
+    position = {reference["@"]: at for at, reference in enumerate(data["rules"])}
+    terminals = {}
+    for terminal in (memo[reference["@"]] for reference in data["parser"]["lexer_conf"]["terminals"]):
+        if terminal["pattern"]["__type__"] == "PatternStr":
+            terminals[terminal["pattern"]["value"]] = terminal["name"]
+    states = {
+        state: {parser["tokens"][symbol]: arg if kind == 0 else -1 - position[arg["@"]] for symbol, (kind, arg) in row.items()}
+        for state, row in parser["states"].items()
+    }
+    order = sorted(states)
+    renumbered = {state: at for at, state in enumerate(order)}
+    symbols = sorted({symbol for row in states.values() for symbol in row})
+    index = {symbol: at for at, symbol in enumerate(symbols)}
+    rows: dict[tuple[int, ...], int] = {}
+    uses = []
+    for state in order:
+        row = []
+        for symbol, action in sorted(states[state].items()):
+            row += [index[symbol], renumbered[action] if action >= 0 else action]
+        uses.append(rows.setdefault(tuple(row), len(rows)))
+    return {
+        "grammar": digest(text),
+        "terminals": dict(sorted(terminals.items())),
+        "start": renumbered[parser["start_states"][START]],
+        "symbols": symbols,
+        "rules": [_rule(rule) for rule in numbered],
+        "rows": [list(row) for row in rows],
+        "states": uses,
+    }
+
+
+def _rule(rule: dict[str, Any]) -> list[Any]:
+    """What a rule keeps of its symbols, as lark's tree builder would: no plain words or marks, absent options as None."""
+    options, expansion = rule["options"], rule["expansion"]
+    absent = [bool(flag) for flag in options["empty_indices"]] or [False] * len(expansion)
+    parts: list[int] = []
+    at = 0
+    for empty in absent:
+        if empty:
+            parts.append(-1)
+            continue
+        symbol = expansion[at]
+        if symbol["__type__"] == "NonTerminal":
+            parts.append(-2 - at if symbol["name"].startswith("_") else at)
+        elif options["keep_all_tokens"] or not symbol["filter_out"]:
+            parts.append(at)
+        at += 1
+    origin = rule["origin"]["name"]
+    lone = bool(options["expand1"]) and not rule["alias"]
+    return [origin, len(expansion), rule["alias"] or origin, parts, origin.startswith("_"), lone]
+
+
+def main() -> None:
+    """Writes grammar.json beside the grammar."""
+    target = files("weft").joinpath("grammar.json")
+    with open(str(target), "w", encoding="utf-8") as file:
+        json.dump(build(grammar_text()), file, separators=(",", ":"), sort_keys=True)
+        file.write("\n")
+    print(f"wrote {target}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Rigorous error bounds of what the reference computes, relative to exact arithmetic on the fields of a step.
+
+A value v comes with a radius e: the exact number lies in [v - e, v + e]. Fields and constants have radius 0. Each rule
+adds the error it passes on and the rounding of the operation itself (u = 2^-53 per rounding, 2^-1074 where a product may
+underflow), and widens the result a little, because radii are computed in float64 too. What is not finite gets the radius
+infinity: such a row is settled in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+U = 2.0**-53
+TINY = 2.0**-1074
+SLACK = 1 + 2.0**-30  # covers the rounding of the radii: sums of at most 2^20 terms, each off by u
+FUNCTION_ULPS = 4  # torch's exp, log and tanh are good to about one unit in the last place
+
+
+def widen(radius: Tensor) -> Tensor:
+    """The radius, safe against its own rounding; infinite where it is not a number."""
+    return torch.nan_to_num(radius * SLACK, nan=torch.inf, posinf=torch.inf)
+
+
+def added(total: Tensor, one: Tensor, two: Tensor) -> Tensor:
+    """Rounding of total = one + two: none where a summand is 0."""
+    return torch.where((one == 0) | (two == 0), 0.0, U * total.abs())
+
+
+def linear_radius(matrix: Tensor, z: Tensor, radius: Tensor) -> Tensor:
+    """Radius of z @ matrix.T with products rounded once and summed without error (`sums.weighted_sum`)."""
+    size = matrix.abs()
+    terms = (matrix != 0).sum(1)
+    significand = torch.frexp(size).mantissa
+    exact = (terms <= 1) & ((significand == 0.5) | (size == 0)).all(1)  # one power of two: a copy up to the exponent
+    rounding = 3 * U * (z.abs() @ size.T) + terms * TINY
+    return widen(radius @ size.T + torch.where(exact, 0.0, rounding))
+
+
+def product_radius(a: Tensor, b: Tensor, ea: Tensor, eb: Tensor) -> Tensor:
+    """Radius of a * b."""
+    return widen(a.abs() * eb + b.abs() * ea + ea * eb + U * (a * b).abs() + TINY)
+
+
+def function_radius(function: str, a: Tensor, radius: Tensor) -> Tensor:
+    """Radius of an element-wise function of a; see `ir.FFN` for the functions."""
+    size = a.abs()
+    if function in ("relu", "copy", "absolute"):
+        return radius
+    if function == "reciprocal":
+        spread = torch.where(size > radius, radius / (size * (size - radius)), torch.inf)
+        return widen(spread + U / size + TINY)
+    if function == "exp":
+        return widen(a.exp() * (torch.expm1(radius) + FUNCTION_ULPS * U) + TINY)
+    if function == "log":
+        spread = torch.where(a > radius, -torch.log1p(-radius / a), torch.inf)
+        return widen(spread + FUNCTION_ULPS * U * (a.log().abs() + 1))
+    if function == "sqrt":
+        root = size.sqrt()
+        return widen(torch.where(size > 0, torch.minimum(radius / root, radius.sqrt()), radius.sqrt()) + U * root)
+    if function == "tanh":
+        return widen(radius + FUNCTION_ULPS * U)
+    raise AssertionError(f"no bound for {function}")
+
+
+def unit_radius(a: Tensor, radius: Tensor, fallback: Tensor, zero: Tensor) -> Tensor:
+    """Radius of a / |a|, and of the fallback in the rows where a is zero.
+
+    |a/|a| - b/|b|| <= 2 |a - b| / |a|, and the norm is an exact sum of squares: one square root, one division.
+    """
+    peak = a.abs().amax(1, keepdim=True)
+    norm = (a / peak).square().sum(1, keepdim=True).sqrt() * peak
+    spread = 2 * torch.linalg.vector_norm(radius, dim=1, keepdim=True) / norm + 8 * U
+    return widen(torch.where(zero[:, None], fallback, spread.expand_as(a)))
+
+
+def ratio_radius(
+    out: Tensor, numerators: Tensor, spread: Tensor, values: Tensor, radius: Tensor, normalised: bool
+) -> Tensor:
+    """Radius of sum_k t_k v_k (over sum_k t_k when normalised), t_k known to +-spread, v_k to +-radius.
+
+    (q, c), (q, k), (q, k), (k, c), (k, c) -> (q, c)
+    """
+    size, weight = values.abs(), numerators.abs()
+    above = weight @ radius + spread @ (size + radius) + 3 * U * (weight @ size) + numerators.shape[1] * TINY
+    if not normalised:
+        return widen(above)
+    mass = numerators.sum(1, keepdim=True).abs()
+    below = spread.sum(1, keepdim=True) + 3 * U * weight.sum(1, keepdim=True)
+    room = torch.where(mass > below, mass - below, 0.0)
+    return widen((above + out.abs() * below) / room + 2 * U * out.abs())

@@ -1,0 +1,264 @@
+"""Scores in exact rational arithmetic, for the few rows that an error bound does not decide.
+
+A step reads its fields; everything else in the residual follows from them: derived slots by their feed-forwards, scratch
+by the sub-layers of the step that ran before. `Exact` follows these definitions in `fractions.Fraction`, entry by entry
+and only as far as asked, with every earlier decision of the step as it was taken. Functions without rational values
+(exp, log, sqrt, tanh, unit, softmax ...) raise `NotRational`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from torch import Tensor
+
+from weft_runtime.ir import FFN, HARD, Head, Score, Stream, Sublayer
+
+HALF = Fraction(1, 2)
+Row = tuple[tuple[int, Fraction], ...]
+
+
+class NotRational(Exception):
+    """The value asked for is no rational function of the fields."""
+
+
+class ExactWeights:
+    """The tensors of a program as sparse rows of fractions, converted when first needed."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.tensors = tensors
+        self._rows: dict[str, list[Row]] = {}
+
+    def rows(self, name: str) -> list[Row]:
+        """The rows of a matrix (a vector is one row, a scalar one row of one entry)."""
+        if name not in self._rows:
+            array = self.tensors[name].detach().cpu()
+            table = array.reshape(1, -1) if array.dim() < 2 else array
+            self._rows[name] = [tuple((i, Fraction(x)) for i, x in enumerate(row) if x) for row in table.tolist()]
+        return self._rows[name]
+
+    def scalar(self, name: str) -> Fraction:
+        return Fraction(float(self.tensors[name].detach()))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a head decided: the keys it chose (hard weightings), or those it could read (None: all)."""
+
+    chosen: Tensor | None
+    eligible: Tensor | None
+
+
+class Exact:
+    """The residual of one problem during one step, exactly. Level j is the residual that sub-layer j reads."""
+
+    def __init__(
+        self,
+        weights: ExactWeights,
+        streams: Mapping[str, Stream],
+        base: Mapping[str, Tensor],
+        derived: Mapping[str, tuple[FFN, ...]],
+    ) -> None:
+        self.weights = weights
+        self.base = {name: z.detach() for name, z in base.items()}
+        self.size = {name: len(z) for name, z in base.items()}
+        self.sublayers: list[Sublayer] = []
+        self.choices: dict[tuple[int, str], Choice] = {}
+        self._makers: dict[tuple[str, int], FFN] = {}
+        for name, ffns in derived.items():
+            for ffn in ffns:
+                for slot in ffn.writes:
+                    place = streams[name].slot(slot)
+                    for column in range(place.offset, place.offset + place.width):
+                        self._makers[name, column] = ffn
+        self._values: dict[tuple[int, str, int, int], Fraction] = {}
+        self._features: dict[tuple[int, str, int, str], tuple[Fraction, ...]] = {}
+        self._outputs: dict[tuple[int, str, int], dict[int, Fraction]] = {}
+
+    @property
+    def level(self) -> int:
+        """How many sub-layers have run."""
+        return len(self.sublayers)
+
+    def ran(self, sublayer: Sublayer, choices: Mapping[str, Choice]) -> None:
+        """Notes a sub-layer that has run, and what its heads decided."""
+        for name, choice in choices.items():
+            self.choices[self.level, name] = choice
+        self.sublayers.append(sublayer)
+
+    # ------------------------------------------------------------------ residual
+    def value(self, level: int, stream: str, token: int, column: int) -> Fraction:
+        """One entry of the residual."""
+        key = (level, stream, token, column)
+        if key not in self._values:
+            self._values[key] = self._compute(level, stream, token, column)
+        return self._values[key]
+
+    def _compute(self, level: int, stream: str, token: int, column: int) -> Fraction:
+        if level == 0:
+            maker = self._makers.get((stream, column))
+            if maker is not None:
+                return self._ffn(maker, 0, token, column)
+            return Fraction(float(self.base[stream][token, column]))
+        sublayer = self.sublayers[level - 1]
+        if isinstance(sublayer, FFN):
+            if sublayer.stream != stream:
+                return self.value(level - 1, stream, token, column)
+            return self._ffn(sublayer, level - 1, token, column)
+        total = Fraction(0)
+        if stream in sublayer.carry:
+            total = self._dot(self.weights.rows(sublayer.carry[stream])[column], level - 1, stream, token)
+        else:
+            total = self.value(level - 1, stream, token, column)
+        for head in sublayer.heads:
+            if head.query == stream and self._writes(head, column):
+                total += self._head(head, level - 1, token).get(column, Fraction(0))
+        return total
+
+    def _writes(self, head: Head, column: int) -> bool:
+        names = [head.value, head.self_key.value if head.self_key is not None else ""]
+        return any(name and self.weights.rows(name)[column] for name in names)
+
+    def _dot(self, row: Row, level: int, stream: str, token: int) -> Fraction:
+        total = Fraction(0)
+        for column, weight in row:
+            total += weight * self.value(level, stream, token, column)
+        return total
+
+    def features(self, level: int, stream: str, token: int, matrix: str) -> tuple[Fraction, ...]:
+        """A matrix times the residual of one token."""
+        key = (level, stream, token, matrix)
+        if key not in self._features:
+            rows = self.weights.rows(matrix)
+            self._features[key] = tuple(self._dot(row, level, stream, token) for row in rows)
+        return self._features[key]
+
+    # ------------------------------------------------------------------ token-wise maps
+    def _ffn(self, ffn: FFN, level: int, token: int, column: int) -> Fraction:
+        total = self._dot(self.weights.rows(ffn.carry)[column], level, ffn.stream, token)
+        for hidden, weight in self.weights.rows(ffn.out)[column]:
+            total += weight * self._hidden(ffn, level, token, hidden)
+        return total
+
+    def _hidden(self, ffn: FFN, level: int, token: int, hidden: int) -> Fraction:
+        if ffn.function == "unit":
+            if any(self.features(level, ffn.stream, token, ffn.a)) or ffn.b is None:
+                raise NotRational("unit")
+            return self.features(level, ffn.stream, token, ffn.b)[hidden]
+        a = self._dot(self.weights.rows(ffn.a)[hidden], level, ffn.stream, token)
+        if ffn.function == "product":
+            assert ffn.b is not None
+            return a * self._dot(self.weights.rows(ffn.b)[hidden], level, ffn.stream, token)
+        if ffn.function == "select":
+            assert ffn.b is not None
+            rows = self.weights.rows(ffn.b)
+            flag = self._dot(rows[-1], level, ffn.stream, token)
+            return a if flag > HALF else self._dot(rows[hidden], level, ffn.stream, token)
+        if ffn.function == "reciprocal" and a:
+            return 1 / a
+        if ffn.function == "relu":
+            return max(a, Fraction(0))
+        if ffn.function == "absolute":
+            return abs(a)
+        if ffn.function == "copy":
+            return a
+        raise NotRational(ffn.function)
+
+    def is_zero(self, ffn: FFN, token: int) -> bool:
+        """Whether the vector that a `unit` reads is exactly zero."""
+        return not any(self.features(self.level, ffn.stream, token, ffn.a))
+
+    # ------------------------------------------------------------------ heads
+    def score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:
+        """One score between two tokens."""
+        total = Fraction(0)
+        for part in score.parts:
+            q = self.features(level, head.query, query, part.q)
+            k = self.features(level, head.keys, key, part.k)
+            if part.kind == "dot":
+                value = sum((a * b for a, b in zip(q, k, strict=True)), Fraction(0))
+            else:
+                assert part.coefficient is not None
+                square = sum(((a - b) ** 2 for a, b in zip(q, k, strict=True)), Fraction(0))
+                value = self.weights.scalar(part.coefficient) * square
+            if part.scale is not None:
+                side, name = part.scale
+                place = (head.query, query) if side == "query" else (head.keys, key)
+                value *= self.features(level, *place, name)[0]
+            total += value
+        return total
+
+    def candidate(self, head: Head, level: int, query: int, key: int) -> Fraction:
+        """The score of one candidate: a key token, or after the last of them the competing self key."""
+        if key < self.size[head.keys]:
+            return self.score(head.score, level, head, query, key)
+        assert head.self_key is not None and head.self_key.row is not None
+        return self.features(level, head.query, query, head.self_key.row)[0]
+
+    def _head(self, head: Head, level: int, query: int) -> dict[int, Fraction]:
+        """What a head that has run adds to a query token."""
+        key = (level, head.name, query)
+        if key not in self._outputs:
+            self._outputs[key] = self._weigh(head, level, query)
+        return self._outputs[key]
+
+    def _weigh(self, head: Head, level: int, query: int) -> dict[int, Fraction]:
+        kind, choice, keys = head.weighting.kind, self.choices[level, head.name], self.size[head.keys]
+        own = head.self_key
+        picked = choice.chosen if choice.chosen is not None else choice.eligible
+        candidates = list(range(keys)) if picked is None else _indices(picked[query])
+        if kind not in HARD and own is not None and own.row is not None:
+            candidates = [*(k for k in candidates if k < keys), keys]
+        weights: dict[int, Fraction]
+        if kind in HARD:
+            weights = {k: Fraction(1, len(candidates)) for k in candidates}
+        elif kind in ("softmax", "exp", "lse"):
+            raise NotRational(kind)
+        else:
+            scores = {k: self.candidate(head, level, query, k) for k in candidates}
+            if kind == "max" and scores:
+                best = max(scores.values())
+                return {c: row[0][1] * best for c, row in enumerate(self.weights.rows(head.value)) if row}
+            weights = _soft(kind, scores) if scores else {}
+        if not weights and own is not None and own.row is None and kind not in ("sum",):
+            weights = {keys: Fraction(1)}
+        out: dict[int, Fraction] = {}
+        for k, weight in weights.items():
+            if weight:
+                self._add(out, head, level, query, k, weight)
+        return out
+
+    def _add(self, out: dict[int, Fraction], head: Head, level: int, query: int, key: int, weight: Fraction) -> None:
+        if key < self.size[head.keys]:
+            matrix, stream, token = head.value, head.keys, key
+        else:
+            assert head.self_key is not None
+            matrix, stream, token = head.self_key.value, head.query, query
+        for column, row in enumerate(self.weights.rows(matrix)):
+            if row:
+                out[column] = out.get(column, Fraction(0)) + weight * self._dot(row, level, stream, token)
+
+
+def _indices(row: Tensor) -> list[int]:
+    return [int(i) for i in row.nonzero()[:, 0]]
+
+
+def _soft(kind: str, scores: Mapping[int, Fraction]) -> dict[int, Fraction]:
+    """Rational weightings; empty when there is no mass."""
+    if kind == "sum":
+        return dict(scores)
+    if kind == "normalize":
+        mass = sum(scores.values(), Fraction(0))
+        return {k: s / mass for k, s in scores.items()} if mass else {}
+    assert kind == "sparsemax"
+    ordered = sorted(scores.values(), reverse=True)
+    total, threshold = Fraction(0), Fraction(0)
+    for count, score in enumerate(ordered, start=1):
+        if 1 + count * score <= total + score:
+            break
+        total += score
+        threshold = (total - 1) / count
+    return {k: max(s - threshold, Fraction(0)) for k, s in scores.items()}
+

@@ -1,0 +1,84 @@
+"""How an input starts when the user gives none: rows picked from another input, as a function of the seed alone.
+
+All picks work on the distinct rows in lexicographic order with their multiplicities, so the order in which the rows
+are given does not matter (except for `first`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from weft_runtime.errors import RunError, shown
+from weft_runtime.noise import uniforms
+
+Array = npt.NDArray[np.float64]
+
+
+def start(method: str, rows: Array, size: int | None, name: str, source: str, seed: int) -> Array:
+    """The rows (size, width) an input starts with; `rows` (n, width) are those of its source."""
+    if method == "copy":
+        if size is not None and size != len(rows):
+            raise RunError(f"{shown(name)} has {size} rows, but {shown(source)}, which it copies, has {len(rows)}")
+        return rows.copy()
+    if size is None:
+        raise RunError(f"give {shown(name)}: how many rows it has is not known, so it cannot start by itself")
+    values, first, weights = np.unique(rows + 0.0, axis=0, return_index=True, return_counts=True)  # -0.0 is 0.0
+    if len(values) < size:
+        raise RunError(
+            f"{shown(name)} starts from {size} different rows of {shown(source)}, which has only {len(values)}; "
+            f"give {shown(name)} yourself, or more data"
+        )
+    if method == "first":
+        return rows[np.sort(first)[:size]]
+    u = uniforms(seed, "init:" + name, 0, size, 1)[0][:, 0]
+    picks = _random(weights, u) if method == "random" else _spread(values, weights, u)
+    return np.asarray(values[picks])
+
+
+def _pick(mass: Array, u: float) -> int:
+    """The smallest index whose cumulative mass exceeds u times the total."""
+    cumulative = np.cumsum(mass)
+    index = int(np.searchsorted(cumulative, u * cumulative[-1], side="right"))
+    return min(index, int(np.flatnonzero(mass)[-1]))  # u * total may round up to the total
+
+
+def _random(weights: npt.NDArray[np.int64], u: Array) -> list[int]:
+    left = weights.astype(np.float64)
+    picks: list[int] = []
+    for target in u:
+        picks.append(_pick(left, float(target)))
+        left[picks[-1]] = 0.0
+    return picks
+
+
+def _spread(values: Array, weights: npt.NDArray[np.int64], u: Array) -> list[int]:
+    """Each next row with probability proportional to its squared distance to the nearest row picked before."""
+    counts = weights.astype(np.float64)
+    picks = [_pick(counts, float(u[0]))]
+    nearest = np.full(len(values), np.inf)
+    for target in u[1:]:
+        nearest = np.minimum(nearest, _squared_distance(values, values[picks[-1]]))
+        mass = counts * nearest
+        if not 0 < mass.sum() < np.inf:  # squares that underflow or overflow: scaling changes no probability
+            mass = counts * _scaled(values, picks)
+        picks.append(_pick(mass, float(target)))
+    return picks
+
+
+def _squared_distance(values: Array, row: Array) -> Array:
+    total = np.zeros(len(values))
+    with np.errstate(over="ignore", under="ignore"):
+        for column in range(values.shape[1]):  # left to right, so that every implementation gets the same bits
+            total += (values[:, column] - row[column]) ** 2
+    return total
+
+
+def _scaled(values: Array, picks: list[int]) -> Array:
+    half = values / 2  # the difference of two halves cannot overflow
+    spread = np.abs(half - half[picks[0]]).max()
+    small = half / 2.0 ** np.floor(np.log2(spread)) if spread > 0 else half
+    nearest = np.full(len(values), np.inf)
+    for pick in picks:
+        nearest = np.minimum(nearest, _squared_distance(small, small[pick]))
+    return nearest

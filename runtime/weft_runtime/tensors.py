@@ -1,0 +1,87 @@
+"""A program -> the tensors it names, each with the shape every use of it needs.
+
+The number of rows of Q, K, A and B is not written in the program; it is a free dimension that the uses of one score
+part or one feed-forward share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from weft_runtime.ir import FFN, Attend, Head, Program, Score, TensorUse
+
+NUMBER_HEADS = frozenset({"lse", "max"})  # their value is a column: the head returns one number per query
+
+Uses = Iterator[tuple[str, TensorUse]]
+
+
+def tensor_uses(program: Program) -> Mapping[str, tuple[TensorUse, ...]]:
+    """Every tensor name of the program with all its uses, in order of first appearance."""
+    width = {stream.name: stream.width for stream in program.streams}
+    found: dict[str, list[TensorUse]] = {}
+    for name, use in _all(program, width):
+        found.setdefault(name, []).append(use)
+    return {name: tuple(uses) for name, uses in found.items()}
+
+
+def _all(program: Program, width: Mapping[str, int]) -> Uses:
+    for stream in program.streams:
+        for index, ffn in enumerate(stream.derived):
+            yield from _ffn(ffn, f"streams.{stream.name}.derived.{index}", width)
+    for path, step in program.places():
+        for index, sublayer in enumerate(step.sublayers):
+            where = f"{path}.{index}"
+            if isinstance(sublayer, FFN):
+                yield from _ffn(sublayer, where, width)
+            else:
+                yield from _attend(sublayer, where, width)
+    for answer in program.answers():
+        where = f"outputs.{answer.name}"
+        if answer.head is not None:
+            yield from _head(answer.head, f"{where}.{answer.head.name}", width)
+            if answer.scale is not None:
+                yield answer.scale, TensorUse(f"{where}.scale", (width[answer.head.query],))
+
+
+def _attend(attend: Attend, where: str, width: Mapping[str, int]) -> Uses:
+    for stream, name in attend.carry.items():
+        yield name, TensorUse(f"{where}.carry.{stream}", (width[stream], width[stream]))
+    for head in attend.heads:
+        yield from _head(head, f"{where}.{head.name}", width)
+
+
+def _ffn(ffn: FFN, where: str, width: Mapping[str, int]) -> Uses:
+    size, rows = width[ffn.stream], f"{where}.hidden"
+    yield ffn.carry, TensorUse(f"{where}.carry", (size, size))
+    yield ffn.a, TensorUse(f"{where}.a", ((rows, 0), size))
+    if ffn.b is not None:
+        flag = 1 if ffn.function == "select" else 0  # the last row of b is the flag
+        yield ffn.b, TensorUse(f"{where}.b", ((rows, flag), size))
+    yield ffn.out, TensorUse(f"{where}.out", (size, (rows, 0)))
+
+
+def _head(head: Head, where: str, width: Mapping[str, int]) -> Uses:
+    query, keys = width[head.query], width[head.keys]
+    yield from _score(head.score, f"{where}.score", query, keys)
+    for index, mask in enumerate(head.masks):
+        yield from _score(mask.score, f"{where}.masks.{index}", query, keys)
+    if head.value:
+        columns = 1 if head.weighting.kind in NUMBER_HEADS else keys
+        yield head.value, TensorUse(f"{where}.value", (query, columns))
+    if head.self_key is not None:
+        if head.self_key.value:
+            yield head.self_key.value, TensorUse(f"{where}.self.value", (query, query))
+        if head.self_key.row is not None:
+            yield head.self_key.row, TensorUse(f"{where}.self.row", (query,))
+
+
+def _score(score: Score, where: str, query: int, keys: int) -> Uses:
+    for index, part in enumerate(score.parts):
+        place = f"{where}.{index}"
+        yield part.q, TensorUse(f"{place}.q", ((f"{place}.rows", 0), query))
+        yield part.k, TensorUse(f"{place}.k", ((f"{place}.rows", 0), keys))
+        if part.coefficient is not None:
+            yield part.coefficient, TensorUse(f"{place}.coefficient", ())
+        if part.scale is not None:
+            side, name = part.scale
+            yield name, TensorUse(f"{place}.scale", (query if side == "query" else keys,))
