@@ -69,7 +69,9 @@ def find_model(target: str) -> Path:
     path = Path(target)
     if not path.is_file():
         near = _suggest(path.name, _siblings(path, MODEL_SUFFIX))
-        raise InputError(f"there is no model file {printable(target)}{near}; make one with: weft compile SPEC -o {path}")
+        raise InputError(
+            f"there is no model file {printable(target)}{near}; make one with: weft compile SPEC -o {path}"
+        )
     return path
 
 

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 from weft import syntax as ast
 from weft.check_declarations import declare, starts
-from weft.check_equations import equations, objective, outputs
+from weft.check_equations import equations
 from weft.check_examples import examples
 from weft.check_expressions import Typing
+from weft.check_inits import inits
 from weft.check_names import Names, collect
+from weft.check_outputs import objective, outputs
 from weft.check_params import params
+from weft.check_sizes import sizes
 from weft.problems import Problems
 from weft.source import Span
 from weft.types import Checked, FieldType, Type
@@ -24,8 +27,11 @@ def check(spec: ast.Spec) -> Checked:
     names = collect(spec, problems)
     _sections(spec, problems)
     params(names, problems)
-    declared = declare(spec, names, problems)
-    fields, found = _settle(spec, names, declared)
+    sizes(spec, names, problems)
+    typing = Typing(names, problems)
+    declared = declare(typing)
+    inits(names, declared, problems)
+    fields, found = _settle(spec, names, declared, frozenset(typing.refused))
     problems.found.extend(found.found)
     shown = examples(spec, names, fields, problems)
     problems.stop()
@@ -51,16 +57,18 @@ def type_of(checked: Checked, expr: ast.Expr, bound: frozenset[str] | set[str] |
     return found
 
 
-def _settle(spec: ast.Spec, names: Names, declared: dict[str, FieldType]) -> tuple[dict[str, FieldType], Problems]:
+def _settle(
+    spec: ast.Spec, names: Names, declared: dict[str, FieldType], refused: frozenset[str]
+) -> tuple[dict[str, FieldType], Problems]:
     """The types of all fields.
 
-    A field that is written keeps its sign only if every equation keeps it, and an equation may read the field it writes.
-    So signs are assumed as declared and weakened until the equations confirm them; the last pass reports.
+    A field that is written keeps its sign only if every equation keeps it, and an equation may read the field it
+    writes. So signs are assumed as declared and weakened until the equations confirm them; the last pass reports.
     """
     assumed = dict(declared)
     for _ in range(MOST_PASSES):
         found = Problems(spec.source)
-        typing = Typing(names, found, dict(assumed))
+        typing = Typing(names, found, dict(assumed), refused=set(refused))
         starts(typing, assumed)
         equations(spec, typing)
         settled = {name: typing.fields[name] for name in assumed}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft import syntax as ast
-from weft.check_equations import defined, fits, open_columns, stored
+from weft.check_equations import defined, fits, fixed_columns, shaped, stored
 from weft.check_expressions import Typing
 from weft.check_names import Names
 from weft.check_params import check_bound
@@ -14,12 +14,9 @@ from weft.words import did_you_mean, listed, plural, width_words, written
 PAIR_KINDS = ("onehot", "simplex", "real")
 
 
-def declare(spec: ast.Spec, names: Names, problems: Problems) -> dict[str, FieldType]:
+def declare(typing: Typing) -> dict[str, FieldType]:
     """The types of all declared fields that make sense, in the order inputs, random, state."""
-    for group in names.homes.values():
-        if isinstance(group.size, int) and group.size < 1:
-            problems.add("C271", group.span, f"{group.name} needs at least one token", f"its size is {group.size}")
-    typing = Typing(names, problems)
+    names = typing.names
     fields: dict[str, FieldType] = {}
     tables: tuple[tuple[Role, dict[str, ast.Field]], ...] = (
         ("input", names.inputs),
@@ -31,50 +28,21 @@ def declare(spec: ast.Spec, names: Names, problems: Problems) -> dict[str, Field
             found = _field(typing, role, declared)
             if found is not None:
                 fields[name] = found
-    for declared in names.inputs.values():
-        if declared.init is not None:
-            _init(declared, declared.init, names, fields, problems)
-    _sizes_known(names, fields, problems)
     return fields
 
 
 def _field(typing: Typing, role: Role, declared: ast.Field) -> FieldType | None:
     problems, names, target, kind = typing.problems, typing.names, declared.target, declared.type.kind
     name = target.name
-    if not target.indices:
-        problems.add(
-            "C282",
-            target.span,
-            f"{name} needs an index: which tokens hold it?",
-            "",
-            f"as in {name}[{next(iter(names.index), 'i')}] : ...; a constant is a `param`",
-        )
-        return None
-    if len(target.indices) > 2:
-        problems.add(
-            "C283",
-            target.span,
-            "a field has one index or two",
-            f"{name} has {len(target.indices)}",
-            "attention relates two tokens at a time",
-        )
+    if not shaped(typing, target, "field", ": ...; a constant is a `param`"):
         return None
     if not all([typing.index(i, target.span) for i in target.indices]):
-        return None
-    if len(set(target.indices)) < len(target.indices):
-        problems.add(
-            "C284",
-            target.span,
-            "the two indices of a pair field must differ",
-            "",
-            f"declare a second index over {names.index[target.indices[0]]}",
-        )
         return None
     sound = [
         _kind_fits(role, declared, problems),
         check_bound(declared.bound, problems),
         _bound_fits(declared, problems),
-        open_columns(typing, target),
+        fixed_columns(typing, target),
     ]
     if not all(sound):
         return None
@@ -123,9 +91,6 @@ def _kind_fits(role: Role, declared: ast.Field, problems: Problems) -> bool:
             f"random  {written(target.name, target.indices)} : {type_.kind}",
         )
         return False
-    if isinstance(type_.width, int) and type_.width < 1:
-        problems.add("C274", type_.span, "a vector has at least one coordinate", f"R^{type_.width} has none")
-        return False
     if noise:
         return True
     if pair and type_.kind not in PAIR_KINDS:
@@ -161,119 +126,6 @@ def _bound_fits(declared: ast.Field, problems: Problems) -> bool:
         "for vectors of length one write `: unit R^d`" if declared.type.width is not None else "",
     )
     return False
-
-
-# ---- how inputs start ------------------------------------------------------------------------------------------------
-
-
-def _init(declared: ast.Field, init: ast.Init, names: Names, fields: dict[str, FieldType], problems: Problems) -> None:
-    name = declared.target.name
-    ours = fields.get(name)
-    if init.kind not in ast.INITIALISERS:
-        problems.add(
-            "C300",
-            problems.spot(init.span, init.kind),
-            f"'{init.kind}' is not a way to start",
-            did_you_mean(init.kind, ast.INITIALISERS),
-            f"ways to start: {listed(ast.INITIALISERS)}",
-        )
-        return
-    if init.of is None:
-        problems.add(
-            "C301",
-            init.span,
-            f"init {init.kind} needs the input to start from",
-            "",
-            f"as in init {init.kind}({next((n for n in names.inputs if n != name), 'x')})",
-        )
-        return
-    spot = problems.spot(init.span, init.of)
-    if init.of not in names.inputs:
-        what = names.what(init.of)
-        others = [n for n in names.inputs if n != name]
-        problems.add(
-            "C302",
-            spot,
-            f"init {init.kind} starts from an input, but {init.of} is {what}" if what else f"unknown input {init.of}",
-            "" if what else did_you_mean(init.of, others),
-            f"inputs: {listed(others)}" if others else "",
-        )
-        return
-    if init.of == name or names.inputs[init.of].init is not None:
-        problems.add(
-            "C303",
-            spot,
-            f"{name} cannot start from {init.of}",
-            f"{init.of} has no start of its own" if init.of == name else f"{init.of} is itself started by `init`",
-            "start from an input that the user always gives",
-        )
-        return
-    theirs = fields.get(init.of)
-    if ours is not None and theirs is not None:
-        _init_types(ours, theirs, init, problems)
-
-
-def _init_types(ours: FieldType, theirs: FieldType, init: ast.Init, problems: Problems) -> None:
-    spot = problems.spot(init.span, theirs.name)
-    if ours.is_pair or theirs.is_pair or (init.kind != "copy" and (ours.width is None or theirs.width is None)):
-        guilty = ours if ours.is_pair or (ours.width is None and not theirs.is_pair) else theirs
-        what = "a pair field" if guilty.is_pair else "a number per token"
-        problems.add(
-            "C304",
-            init.span,
-            f"init {init.kind} picks vectors",
-            f"{guilty.name} is {what}",
-            "give this input yourself, or declare it under `state` with a start",
-        )
-    elif ours.width != theirs.width:
-        problems.add(
-            "C305",
-            spot,
-            f"{ours.name} cannot start from {theirs.name}: their widths differ",
-            f"{ours.name} is {width_words(ours.width)}, {theirs.name} is {width_words(theirs.width)}",
-        )
-    elif ours.kind == "unit" and theirs.kind != "unit":
-        problems.add(
-            "C306",
-            spot,
-            f"{ours.name} must have length one, but {theirs.name} need not",
-            f"declare {theirs.name} as unit R^{theirs.width}",
-        )
-
-
-def _sizes_known(names: Names, fields: dict[str, FieldType], problems: Problems) -> None:
-    """Every open set needs an input that says how many tokens it has."""
-    for home, size in names.sets.items():
-        if size is not None:
-            continue
-        own = [d for d in names.inputs.values() if d.target.indices and names.index.get(d.target.indices[0]) == home]
-        if any(d.init is None or d.init.kind == "copy" or d.init.kind not in ast.INITIALISERS for d in own):
-            continue
-        group = names.homes[home]
-        span = problems.spot(group.span, home)
-        if own:
-            first = own[0]
-            assert first.init is not None
-            problems.add(
-                "C307",
-                span,
-                f"nothing says how many {home} there are",
-                f"init {first.init.kind} does not know how many to make",
-                f"give the set a size ({group.indices[0]} in {home} : k), or start {first.target.name} by init copy(...)",
-            )
-        elif not _sized_elsewhere(home, names):
-            problems.add(
-                "C308",
-                span,
-                f"nothing says how many {home} there are",
-                "no input lives on this set",
-                f"declare an input on it (x[{group.indices[0]}] : R^d), or give it a size ({group.indices[0]} in {home} : k)",
-            )
-
-
-def _sized_elsewhere(home: str, names: Names) -> bool:
-    """Whether a faulty input declaration is already to blame for a set without inputs."""
-    return any(not set(d.target.indices) <= set(names.index) for d in names.inputs.values())
 
 
 def starts(typing: Typing, fields: dict[str, FieldType]) -> None:

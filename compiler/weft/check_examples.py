@@ -30,9 +30,9 @@ class Sizes:
             fixed = self.sets.get(name)
             name = name if fixed is None else fixed
         if isinstance(name, int):
-            return "" if name == size else f"{name} is declared"
+            return "" if name == size else f"{name} expected, as declared"
         first, said = self.known.setdefault(name, (size, who))
-        return "" if first == size else f"{said} says {first}"
+        return "" if first == size else f"{first} expected, as in {said} above" if said == who else f"{first} expected, as in {said}"
 
 
 def examples(spec: ast.Spec, names: Names, fields: dict[str, FieldType], problems: Problems) -> tuple[ast.Example, ...]:

@@ -17,10 +17,13 @@ def params(names: Names, problems: Problems) -> None:
     typing = Typing(names, problems, place="default")
     sound: dict[str, ast.Param] = {}
     for name, param in names.params.items():
-        check_bound(param.bound, problems)
-        if param.default is None or _default(typing, param.default):
+        ranged = check_bound(param.bound, problems)
+        if param.default is None or (_default(typing, param.default) and ranged):
             sound[name] = param
-    for name in sorted(_cyclic(sound)):
+    cyclic = _cyclic(sound)
+    while cyclic:
+        name = next(name for name in sound if name in cyclic)  # one message per cycle, at its first parameter
+        cyclic -= {name, *_reached({n: _reads(p.default) for n, p in sound.items() if p.default is not None}, name)}
         param = sound.pop(name)
         assert param.default is not None
         problems.add(

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from weft import (
     command_check,
@@ -48,8 +48,8 @@ SUCCESS, REFUSED, USAGE, BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are `UsageError`s and whose options may not be abbreviated."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, allow_abbrev=False, **kwargs)  # type: ignore[arg-type]
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{printable(message)}\ntry: {self.prog} --help")

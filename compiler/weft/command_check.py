@@ -74,7 +74,9 @@ def declared(checked: Checked) -> dict[str, object]:
 def describe(checked: Checked) -> str:
     """What a spec declares, in a line."""
     spec = checked.spec
-    sets = ", ".join(f"{name} : {size}" if size is not None else f"{name} (open)" for name, size in checked.sets.items())
+    sets = ", ".join(
+        f"{name} : {size}" if size is not None else f"{name} (open)" for name, size in checked.sets.items()
+    )
     parts = [
         f"tokens {sets}",
         f"inputs {', '.join(_declaration(field) for field in spec.inputs)}",

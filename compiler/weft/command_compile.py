@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.catalogue import MODEL_SUFFIX
-from weft.folder import whole_file
-from weft.options import UsageError, add_definitions, add_json, add_styles, positive, settings
+from weft.options import UsageError, add_definitions, add_json, add_styles, natural, settings
 from weft.source import printable
 from weft.target import Target, compile_target, open_spec
 from weft.types import Checked
@@ -33,20 +32,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """A spec, its dimensions and parameters, styles, and the file to write."""
     parser.add_argument("spec", metavar="SPEC", help="name of a built-in spec, or path of a .weft file")
     add_definitions(parser)
-    parser.add_argument("--layers", type=positive, metavar="N", help="number of layers (default: `repeat`, else 1)")
+    parser.add_argument("--layers", type=natural, metavar="N", help="number of layers (default: `repeat`, else 1)")
     add_styles(parser)
     parser.add_argument("-o", dest="output", metavar="FILE", help=f"model file to write (default NAME{MODEL_SUFFIX})")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compiles and writes; the file appears whole or not at all."""
+    """Compiles and writes."""
     checked = open_spec(options.spec)
     chosen = settings(options, checked)
     path = _output(options.output, checked)
     checkpoint = compile_target(Target(checked), chosen)
-    with whole_file(path) as partial:
-        checkpoint.save(partial)
+    checkpoint.save(path)
     made = account(checkpoint, path)
     print(json.dumps(made) if options.json else describe(made))
     return 0
@@ -56,7 +54,9 @@ def _output(wanted: str | None, checked: Checked) -> Path:
     path = Path(wanted or checked.spec.name + MODEL_SUFFIX)
     shown = printable(str(path))
     if path.is_dir():
-        raise UsageError(f"-o {shown} is a folder; name the file: -o {printable(str(path / checked.spec.name))}{MODEL_SUFFIX}")
+        raise UsageError(
+            f"-o {shown} is a folder; name the file: -o {printable(str(path / checked.spec.name))}{MODEL_SUFFIX}"
+        )
     if path.suffix != MODEL_SUFFIX:
         raise UsageError(f"-o {shown}: the name of a model file ends in {MODEL_SUFFIX}")
     if not path.parent.is_dir():
@@ -103,7 +103,8 @@ def describe(made: dict[str, Any]) -> str:
         count = "any number of tokens" if stream["size"] is None else f"{stream['size']} tokens"
         slots = " ".join(f"{slot['name']}:{slot['width']}" for slot in stream["slots"])
         lines.append(f"  stream {stream['name']}: {count}, width {stream['width']} ({slots})")
-    lines.append(f"  each layer: {_count(made['heads'], 'head')}, {_count(made['ffns'], 'feed-forward')} in {_count(made['steps'], 'step')}")
+    work = ", ".join((_count(made["heads"], "head"), _count(made["ffns"], "feed-forward")))
+    lines.append(f"  each layer: {work} in {_count(made['steps'], 'step')}")
     lines.append(f"  runs {_count(made['layers'], 'layer')} unless told otherwise")
     lines += [f"  equals the spec when {condition}" for condition in made["conditions"]]
     lines.append(f"wrote {made['file']} ({file_size(made['bytes'])})")

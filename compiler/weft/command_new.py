@@ -85,12 +85,12 @@ def starter(name: str, file: str) -> str:
     """The starter spec under a name, or an error when the name cannot be one."""
     text = STARTER.format(name=name, file=printable(file))
     try:
-        found = check(parse(Source(file, text))).spec.name
+        fits = check(parse(Source(file, text))).spec.name == name
     except SpecError:
-        found = ""
-    if found != name:
+        fits = False
+    if not fits:
         raise UsageError(
-            f"'{printable(name)}' cannot be the name of an algorithm: a name starts with a letter, goes on with letters, "
-            "digits and _, and is no word of the language"
+            f"'{printable(name)}' cannot be the name of an algorithm: a name starts with a letter, goes on with "
+            "letters, digits and _, and is no word of the language"
         )
     return text

@@ -48,17 +48,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_definitions(parser)
     add_data(parser)
     depth = parser.add_mutually_exclusive_group()
-    depth.add_argument("--layers", type=positive, metavar="N", help="how many layers to run")
+    depth.add_argument("--layers", type=natural, metavar="N", help="how many layers to run")
     depth.add_argument("--until-stable", action="store_true", help="run until a layer changes nothing (see --limit)")
     parser.add_argument("--limit", type=positive, metavar="N", help=f"most layers of --until-stable (default {LIMIT})")
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of starts and noise (default 0)")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64", help="precision (default float64)")
+    parser.add_argument(
+        "--dtype", choices=("float32", "float64"), default="float64", help="precision (default float64)"
+    )
     parser.add_argument("--device", default="cpu", help="where to run, as torch names it (default cpu)")
     add_styles(parser)
     parser.add_argument("-o", dest="output", metavar="FOLDER", help="folder to write (default NAME-out)")
     parser.add_argument("--force", action="store_true", help="replace an existing folder of results")
     parser.add_argument("--outputs", metavar="A,B", help="outputs to write (default: all but those over two open sets)")
-    parser.add_argument("--format", choices=("csv", "tsv", "npy"), default="csv", help="format of the files (default csv)")
+    parser.add_argument(
+        "--format", choices=("csv", "tsv", "npy"), default="csv", help="format of the files (default csv)"
+    )
     add_json(parser)
 
 
@@ -94,3 +98,95 @@ def _settings(options: argparse.Namespace, target: Target) -> Settings:
         return settings(options, target.checked)
     refuse_changes(target, options.definitions, styles(options))
     return Settings(target.checkpoint.dims, target.checkpoint.params, options.layers)
+
+
+def _depth(options: argparse.Namespace, target: Target) -> dict[str, Any]:
+    """How long to run: as asked, else as spec or model say, else until nothing changes."""
+    if options.layers is not None:
+        return {"layers": options.layers}
+    written = target.checked.spec.repeat
+    if target.checkpoint is not None and target.checkpoint.program.layers != 1:
+        written = target.checkpoint.program.layers  # someone asked for it when compiling
+    if written is not None and not options.until_stable and options.limit is None:
+        return {"layers": written}
+    return {"until_stable": True, "limit": options.limit or LIMIT}
+
+
+def _compute(
+    options: argparse.Namespace, target: Target, checkpoint: Any, feeds: Feeds
+) -> tuple[Any, Mapping[str, Any]]:
+    with progress(f"running {target.name}"):
+        import weft
+
+        model = weft.load(checkpoint, dtype=options.dtype, device=options.device)
+        values = model.final(**feeds.arrays, seed=options.seed, **_depth(options, target))
+    return model, values
+
+
+def _write(folder: Path, results: Sequence[Result], options: argparse.Namespace) -> None:
+    from weft.datafiles import write_table
+
+    names = [f"{result.name}.{options.format}" for result in results]
+    with progress(f"writing {folder.name}"), whole_folder(folder, names, options.force) as partial:
+        for name, result in zip(names, results, strict=True):
+            write_table(partial / name, result.values, result.columns, options.format)
+
+
+# ---- the summary -----------------------------------------------------------------------------------------------------
+
+
+def _account(
+    target: Target, checkpoint: Any, model: Any, results: Sequence[Result], folder: Path, files: Sequence[str]
+) -> dict[str, Any]:
+    """What happened, as plain data."""
+    report, tiers = model.report, model.report.total
+    outputs = [
+        {
+            "name": result.name,
+            "file": file,
+            "rows": result.values.shape[0],
+            "columns": list(result.columns),
+            "meaning": result.meaning,
+        }
+        for result, file in zip(results, files, strict=True)
+    ]
+    return {
+        "ok": True,
+        "name": target.name,
+        "dims": dict(checkpoint.dims),
+        "params": dict(checkpoint.params),
+        "layers": report.layers[0],
+        "stable": report.stable[0] if report.stable else None,
+        "objective": objective,
+        "settled": {"float64": tiers.bound, "exact": tiers.exact, "undecided": tiers.undecided},
+        "folder": str(folder),
+        "outputs": outputs,
+    }
+
+
+def describe(summary: Mapping[str, Any], feeds: Feeds) -> str:
+    """What happened, for people."""
+    fed = ", ".join(f"{name}: {len(table.values)} rows of {table.path}" for name, table in feeds.tables.items())
+    sizes = ", ".join(f"{name} = {value}" for name, value in {**summary["dims"], **summary["params"]}.items())
+    ending = {True: ", nothing changes any more", False: ", still changing", None: ""}[summary["stable"]]
+    lines = [
+        f"{summary['name']}: {sizes}" if sizes else summary["name"],
+        f"  data       {fed}",
+        f"  layers     {summary['layers']}{ending}",
+    ]
+    if summary["objective"] is not None:
+        lines.append(f"  objective  {summary['objective']:.17g}")
+    if any(summary["settled"].values()):
+        settled = summary["settled"]
+        rest = f", {settled['undecided']} undecided" if settled["undecided"] else ""
+        lines.append(f"  decisions  {settled['float64']} rows in float64, {settled['exact']} exactly{rest}")
+    widest = max((len(output["file"]) for output in summary["outputs"]), default=0)
+    lines += [f"  {summary['folder']}/"]
+    lines += [f"    {output['file']:<{widest}}  {_line(output)}" for output in summary["outputs"]]
+    return "\n".join(printable(line) for line in lines)
+
+
+def _line(output: Mapping[str, Any]) -> str:
+    width = len(output["columns"])
+    size = f"{output['rows']} rows" if width == 1 else f"{output['rows']} rows x {width}"
+    return f"{size}: {output['meaning']}" if output["meaning"] else size

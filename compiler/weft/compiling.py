@@ -15,13 +15,13 @@ from weft.lower import lower
 from weft.parse import parse
 from weft.program import build
 from weft.source import Source
+from weft.styles import Styles
 from weft.syntax import Spec
 from weft.types import Checked
 from weft.version import VERSION
 from weft_runtime.checkpoint import Checkpoint
 
 SpecLike = Checked | Spec | Source | str | Path
-SCORES = ("l2", "dot")
 
 
 def checked_spec(spec: SpecLike) -> Checked:
@@ -43,25 +43,28 @@ def compile(
     layers: int | None = None,
     *,
     scores: Literal["l2", "dot"] = "l2",
+    centre: Literal["auto", "on", "off"] = "auto",
+    square: Literal["square", "relu2"] = "square",
+    norm: Literal["rms", "layer"] = "rms",
 ) -> Checkpoint:
     """Compiles a spec to a transformer.
 
     `dims` and `params` set the spec's dimensions and parameters, `layers` how many layers the model runs by default
-    (without it the spec's `repeat`, else 1). `scores` chooses distance attention or dot products on lifted embeddings.
+    (without it the spec's `repeat`, else 1). The rest are lowering styles (`weft.styles`): transformers that look different
+    and compute the same.
 
     >>> import weft
     >>> model = weft.compile("lloyd", dims={"d": 2, "k": 3})
     >>> model.program.name
     'lloyd'
     """
-    if scores not in SCORES:
-        raise InputError(f"scores must be one of {', '.join(SCORES)}, not {scores!r}")
+    styles = Styles(scores, centre, square, norm)
     bound = bind(checked_spec(spec), dims or {}, params or {})
     written = bound.checked.spec
     depth = layers if layers is not None else written.repeat or 1
     if not isinstance(depth, int) or depth < 0:
         raise InputError(f"layers must be a whole number, at least 0, not {depth!r}")
-    normal = lower(build_graph(bound.checked), bound.dims, bound.params, scores)
+    normal = lower(build_graph(bound.checked), bound.dims, bound.params, styles)
     made = build(normal, depth)
     return Checkpoint(
         made.program, made.tensors, written.name, written.source.text, bound.dims, bound.params, f"weft {VERSION}"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from weft import syntax as ast
 
-FUNCTIONS = {"log": math.log, "exp": math.exp, "sqrt": math.sqrt, "tanh": math.tanh, "relu": lambda v: max(v, 0.0)}
+FUNCTIONS: Mapping[str, Callable[[float], float]] = {"log": math.log, "exp": math.exp, "sqrt": math.sqrt, "tanh": math.tanh, "relu": lambda v: max(v, 0.0)}
+
+
+def is_zero(expr: ast.Expr) -> bool:
+    """Whether an expression is the number 0, which fits a vector of any width."""
+    return isinstance(expr, ast.Num) and expr.value == 0
 
 
 class NotConstant(Exception):

@@ -1,13 +1,14 @@
 """Data files -> tables of finite float64 numbers, and arrays -> data files.
 
-CSV, TSV and other text tables, NumPy's .npy and .npz, and Parquet where pyarrow is installed. Nothing is unpickled. Files
-that are absent, too large, of another kind or not made of finite numbers are errors in the user's words.
+CSV, TSV and other text tables, NumPy's .npy and .npz, and Parquet where pyarrow is installed. Nothing is unpickled.
+Files that are absent, too large, of another kind or not made of finite numbers are errors in the user's words.
 """
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +27,12 @@ FORMATS: tuple[Format, ...] = ("csv", "tsv", "npy")
 LARGEST_TEXT = 4 * 2**30  # bytes; a text table of this size takes minutes to read, a .npy file is mapped at once
 LARGEST_ARCHIVE = 64 * 2**30  # bytes an .npz may unpack to
 ROWS_AT_ONCE = 8192  # rows turned into text at a time
-FOREIGN = {".xlsx": "export it as CSV", ".xls": "export it as CSV", ".ods": "export it as CSV", ".gz": "unpack it first",
-           ".bz2": "unpack it first", ".xz": "unpack it first", ".zip": "unpack it first",
-           ".json": "convert it to CSV", ".mat": "save the array as .npy", ".pt": "save the tensor as .npy",
-           ".pkl": "save the array as .npy", ".safetensors": "it is a model, not data"}  # fmt: skip
+FOREIGN = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".json"), "export it as CSV"),
+    **dict.fromkeys((".gz", ".bz2", ".xz", ".zip"), "unpack it first"),
+    **dict.fromkeys((".mat", ".pt", ".pkl"), "save the array as .npy"),
+    ".safetensors": "it is a model, not data",
+}
 
 
 def read_table(path: Path, columns: str | None = None, header: Header = "auto", array: str = "") -> Table:
@@ -116,7 +119,9 @@ def _pick_array(shown: str, names: Sequence[str], prefer: str) -> str:
     if len(names) == 1:
         return names[0]
     listed = ", ".join(printable(n) for n in names) or "none"
-    raise InputError(f"{shown} holds several arrays ({listed}); none is called {prefer}. Rename one, or save it as .npy")
+    raise InputError(
+        f"{shown} holds several arrays ({listed}); none is called {prefer}. Rename one, or save it as .npy"
+    )
 
 
 def from_array(
@@ -153,12 +158,12 @@ def _refuse_infinite(
 def _read_parquet(path: Path, columns: str | None) -> Table:
     shown = printable(str(path))
     try:
-        from pyarrow import ArrowException, parquet
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise InputError(f"{shown}: reading Parquet needs pyarrow; install it with: pip install pyarrow") from None
     try:
         loaded = parquet.read_table(path)
-    except ArrowException as error:
+    except pyarrow.ArrowException as error:
         raise InputError(f"{shown} is not a usable Parquet file: {printable(str(error))}") from None
     names = [str(name) for name in loaded.column_names]
     picked = choose_columns(shown, len(names), names, columns)

@@ -28,6 +28,7 @@ Row = tuple[int, list[str]]  # line number, cells
 
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", None: "spaces"}
 MISSING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "?", "-", "missing"})
+DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+(,\d+)+")  # 1,5 or 1,234: a number, but not as we write it
 SAMPLE_LINES = 20  # lines looked at to find the separator
 
 
@@ -116,18 +117,16 @@ def _full_rows(rows: Iterable[Row], path: str) -> Iterator[Row]:
     """Leaves out empty lines at both ends and comment lines at the top; an empty line in between is an error."""
     started, gap = False, 0
     for line, cells in rows:
-        if not any(cell.strip() for cell in cells):
+        if not (cells and cells[0].strip()) and not any(cell.strip() for cell in cells):
             gap = gap or line
             if started and len(cells) > 1:
                 yield line, cells  # separators without values: missing values, told apart by the reader
             continue
-        if not started and cells[0].lstrip().startswith("#"):
-            gap = 0
-            continue
-        if started and gap:
+        if gap and started:
             raise InputError(f"{path} line {gap} is empty, but rows follow below it; remove the empty line")
-        started, gap = True, 0
-        yield line, cells
+        if started or not cells[0].lstrip().startswith("#"):
+            started, gap = True, 0
+            yield line, cells
 
 
 # ---- the first line --------------------------------------------------------------------------------------------------
@@ -143,7 +142,8 @@ def is_number(cell: str) -> bool:
 
 
 def _is_word(cell: str) -> bool:
-    return not is_number(cell) and cell.strip().lower() not in MISSING
+    text = cell.strip()
+    return not is_number(text) and text.lower() not in MISSING and not DECIMAL_COMMA.fullmatch(text)
 
 
 def _names(start: Sequence[Row], path: str, columns: str | None, header: Header) -> list[str] | None:
@@ -239,6 +239,6 @@ def _complaint(cell: str) -> str:
         return f"the value is missing{shown}; fill it in or remove the row"
     if is_number(cell):
         return f"{quote(cell)} is not finite; correct it or remove the row"
-    if re.fullmatch(r"[+-]?[\d.]+(,\d+)+", cell):
+    if DECIMAL_COMMA.fullmatch(cell):
         return f"{quote(cell)} is not a number; write decimals with a point, without thousands separators"
     return f"{quote(cell)} is not a number; correct it"

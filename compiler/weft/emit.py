@@ -88,6 +88,20 @@ def _through(form: Form, table: Mapping[str, Form]) -> Form:
     return {s: c for s, c in out.items() if c}
 
 
+def zero_sum_lift(width: int) -> Array:
+    """An isometry U from R^d into the vectors of R^(d+1) whose coordinates sum to 0 (Helmert's): U^T U = I, 1^T U = 0.
+
+    LayerNorm with gain 1/sqrt(d+1) and eps 0 subtracts a mean that is 0 there and divides by the length, so
+    U^T LayerNorm(U v) = v / |v|.
+    """
+    out = np.zeros((width + 1, width))
+    for j in range(1, width + 1):
+        out[:j, j - 1] = 1.0
+        out[j, j - 1] = -float(j)
+        out[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    return out
+
+
 class Emitter:
     """Writes the program of one normal form."""
 
@@ -147,7 +161,7 @@ class Emitter:
     def role(self, stream: str, slot: str) -> ir.Roles:
         if slot in self.normal.algorithm.checked.fields and self.normal.algorithm.checked.fields[slot].home == stream:
             return "field"
-        if slot in (ONE, NAME, POSITION) or slot.startswith("#"):
+        if slot in (ONE, NAME, POSITION) or slot.startswith("#") or (stream, slot) in self.normal.shifts:
             return "constant"
         return "derived" if (stream, slot) in self.kept else "scratch"
 
@@ -163,13 +177,13 @@ class Emitter:
     # ---- tensors
 
     def put(self, name: str, array: Array) -> str:
-        self.tensors[name] = np.ascontiguousarray(array, dtype=np.float64)
+        self.tensors[name] = np.asarray(array, dtype=np.float64, order="C")
         return name
 
     def origin(self, span: Span) -> str:
         """Where in the spec something comes from: line and text, no file name (a checkpoint has no paths in it)."""
         line, _ = self.source.position(span.start)
-        return f"line {line}: {' '.join(self.source.at(span).split())}"
+        return f"line {line}: {self.source.said(span)}"
 
     def _ffn(self, d: Derived, name: str) -> ir.FFN:
         columns = self.columns[d.stream]
@@ -186,10 +200,15 @@ class Emitter:
             else:
                 mix = np.ones((1, len(a))) if function == "dot" else np.eye(d.width)
             function = "product"
+            if self.normal.styles.square == "relu2" and d.a == d.b and mix.shape[1] == len(a):
+                function, a, b, mix = "relu2", np.concatenate([a, -a]), None, np.concatenate([mix, mix], axis=1)
         else:
             a, mix = columns.rows([(d.form, d.width)]), np.eye(d.width)
             if function == "unit" and d.fallback is not None:
                 b = columns.rows([(d.fallback, d.width)])
+            if function == "unit" and self.normal.styles.norm == "layer":
+                lift = zero_sum_lift(d.width)
+                function, a, b, mix = "layer", lift @ a, None if b is None else lift @ b, lift.T
             elif function == "select":
                 b = columns.rows([(d.fallback or {}, d.width), ({d.flag: one}, 1)])
         out = np.zeros((columns.width, mix.shape[1]))

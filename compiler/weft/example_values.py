@@ -32,10 +32,23 @@ def fraction(b: Builder, span: Span, parts: list[Any]) -> Written:
     return (value if len(numbers) == len(parts) else -value), decimals, span.end
 
 
+def values(b: Builder, span: Span, parts: list[Any]) -> Written:
+    """`[1, 2], [3, 4]`: the values side by side."""
+    return tuple(value for value, _, _ in parts), max(decimals for _, decimals, _ in parts), span.end
+
+
 def rows(b: Builder, span: Span, parts: list[Any]) -> Written:
     """`[1, 2]`: a row, or rows in rows."""
     if parts[0] is None:
         return (), 0, span.end
     value, decimals, _ = parts[0]
-    # `values` unwraps a lone value; inside brackets a lone value is a row of one, unless it is rows already.
-    return (value if isinstance(value, tuple) else (value,)), decimals, span.end
+    return value, decimals, span.end
+
+
+def whole(written: Written) -> Written:
+    """What a name is set to: a lone number is itself and `[[0], [1]]` the rows in it, while `[0]` is one row."""
+    value, decimals, end = written
+    assert isinstance(value, tuple)
+    lone = value[0] if len(value) == 1 else None
+    bare = isinstance(lone, Fraction) or (isinstance(lone, tuple) and any(isinstance(item, tuple) for item in lone))
+    return (value[0] if bare else value), decimals, end

@@ -32,9 +32,15 @@ def companion(name: str) -> str:
     return f"log {name}"
 
 
+def shift_slot(source: str) -> str:
+    """The slot that holds the mean of an input, the same on every token."""
+    return f"mean({source})"
+
+
 class Expressions(Ratios):
     """The meaning of every construct as algebra."""
 
+    shifted: dict[tuple[str, str], str]  # (stream, slot) -> the input whose mean it holds
     logged: frozenset[str]  # softmax fields whose logarithms are kept
 
     def poly(self, node: ast.Expr, env: Env, context: str) -> Poly:
@@ -137,11 +143,35 @@ class Expressions(Ratios):
 
     def _square(self, p: Poly) -> Poly:
         ids = sorted(p.indices)
-        if self.scores == "l2" and len(ids) == 2:
-            left, right = p.only(ids[0]), -p.only(ids[1])
-            if left.terms and right.terms and (left - right).terms == p.terms:
+        if len(ids) != 2:
+            return p.dot(p)
+        left, right = p.only(ids[0]), -p.only(ids[1])
+        if left.terms and right.terms and (left - right).terms == p.terms:
+            if self.styles.scores == "l2":
                 return Poly.atom(Distance(left.frozen, right.frozen, ids[0], ids[1]))
+            left, right = self._centred(left, ids[0]), self._centred(right, ids[1])
+            return left.dot(left) - left.dot(right).scale(2) + right.dot(right)
         return p.dot(p)
+
+    def _centred(self, p: Poly, i: str) -> Poly:
+        """A side of a distance, shifted by the mean of the data: the distance is the same, its terms are smaller."""
+        source = self.shift_source(p.width) if self.styles.centre != "off" else None
+        if source is None:
+            return p
+        stream = self.stream(i)
+        self.shifted[stream, shift_slot(source)] = source
+        self.widths[stream][shift_slot(source)] = p.width
+        form = dict(self.linear(p, i))
+        form[shift_slot(source)] = Fraction(-1)
+        return Poly.atom(Vector(self.function(stream, "copy", form), i, p.width))
+
+    def shift_source(self, width: int) -> str | None:
+        """The input whose mean shifts vectors of a width: the first on an open set."""
+        for f in self.checked.fields.values():
+            if f.role == "input" and f.width is not None and self.dimension(f.width) == width:
+                if self.checked.is_open(f.home):
+                    return f.name
+        return None
 
     def _apply(self, function: str, p: Poly, context: str) -> Poly:
         if function == "log":

@@ -33,7 +33,7 @@ class Feeds:
 
 
 def gather(options: argparse.Namespace, checked: Checked, dims: Mapping[str, int], origin: str = "-D") -> Feeds:
-    """Reads all data files and holds them against the spec. `origin` says where the dimensions known so far are from."""
+    """Reads all data files and holds them against the spec; `origin` is where the dimensions known so far are from."""
     paths = _assign(checked, options.data, options.init)
     columns = _columns(checked, options.columns, paths)
     tables = {name: _read(name, path, columns.get(name), options.header) for name, path in paths.items()}
@@ -56,7 +56,9 @@ def require_all(checked: Checked, feeds: Feeds) -> None:
         if dim not in feeds.dims:
             sets = [name for name, size in checked.sets.items() if size == dim]
             what = f"the number of {sets[0]} ({dim})" if sets else f"the dimension {dim}"
-            start = next((f for f in checked.spec.inputs if f.init and checked.fields[f.target.name].home in sets), None)
+            start = next(
+                (f for f in checked.spec.inputs if f.init and checked.fields[f.target.name].home in sets), None
+            )
             how = f", or start values with --init FILE (one row for each of {sets[0]})" if start else ""
             raise UsageError(f"{what} is not known; give -D {dim}=NUMBER{how}")
 
@@ -108,7 +110,9 @@ def _only_start(checked: Checked, started: Sequence[str]) -> str:
     if len(started) == 1:
         return started[0]
     if started:
-        raise UsageError(f"several inputs have start values; say which: --init NAME=FILE, NAME one of {', '.join(started)}")
+        raise UsageError(
+            f"several inputs have start values; say which: --init NAME=FILE, NAME one of {', '.join(started)}"
+        )
     raise UsageError(f"no input of {checked.spec.name} has an `init` clause; give its data with --data NAME=FILE")
 
 
@@ -149,10 +153,8 @@ class _Dimensions:
             expected = dim if isinstance(dim, int) else self.known.setdefault(dim, size)
             source = "in the spec" if isinstance(dim, int) else f"by {self.origin.setdefault(dim, table.path)}"
             if size != expected:
-                label = "it" if isinstance(dim, int) else dim
-                raise InputError(
-                    f"{table.path} has {size} {what}, but {field.name} needs {expected} ({label} is set {source}); {cure}"
-                )
+                why = f"{'it' if isinstance(dim, int) else dim} is set {source}"
+                raise InputError(f"{table.path} has {size} {what}, but {field.name} needs {expected} ({why}); {cure}")
 
 
 def _sizes(checked: Checked, field: FieldType, table: Table) -> Iterator[tuple[str | int, int, str, str]]:
@@ -203,7 +205,9 @@ def _array(field: FieldType, table: Table, checked: Checked, dims: Mapping[str, 
     if _is_index(field, table):
         size = width if isinstance(width, int) else dims.get(width)
         if size is None:
-            raise UsageError(f"{field.name} is given as indices, so the size of {field.columns} is not known; give -D {width}=")
+            raise UsageError(
+                f"{field.name} is given as indices, so the size of {field.columns} is not known; give -D {width}="
+            )
         return _one_hot(field, table, size)
     return table.values
 

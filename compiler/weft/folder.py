@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from weft.errors import InputError
+from weft.options import UsageError
 from weft.source import printable
 
 
@@ -20,18 +20,18 @@ def refuse_existing(target: Path, file_names: Sequence[str], force: bool) -> Non
     """Says why a folder cannot be written, before any work is done for it."""
     shown = printable(str(target))
     if not target.parent.is_dir():
-        raise InputError(f"there is no folder {printable(str(target.parent))} to put {printable(target.name)} into")
+        raise UsageError(f"there is no folder {printable(str(target.parent))} to put {printable(target.name)} into")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise InputError(f"{shown} exists and is not a folder; choose another place with -o")
+        raise UsageError(f"{shown} exists and is not a folder; choose another place with -o")
     if not target.exists():
         return
     if not force:
-        raise InputError(f"the folder {shown} exists; add --force to replace it, or choose another with -o")
+        raise UsageError(f"the folder {shown} exists; add --force to replace it, or choose another with -o")
     others = sorted(p.name for p in target.iterdir() if p.name not in file_names or not p.is_file())
     if others:
-        raise InputError(
-            f"the folder {shown} also holds {printable(others[0])}, which this run would not write, so --force does not "
-            "replace it; remove the folder yourself, or choose another with -o"
+        raise UsageError(
+            f"the folder {shown} also holds {printable(others[0])}, which this run would not write, so --force does "
+            "not replace it; remove the folder yourself, or choose another with -o"
         )
 
 

@@ -11,9 +11,8 @@ A layer is its steps in order. A step evaluates all its equations on the fields 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,23 +22,22 @@ from weft.meaning_blame import no_value
 from weft.meaning_decisions import Decisions, Tally
 from weft.meaning_expressions import Evaluator
 from weft.meaning_initial import initial_rows
-from weft.meaning_inputs import Shapes, admit, array, known_names, real, whole
-from weft.meaning_noise import draw
-from weft.meaning_rationals import Exact, Irrational
+from weft.meaning_inputs import admit, array, known_names
+from weft.meaning_rationals import Exact
+from weft.meaning_surroundings import Noise, Surroundings
 from weft.meaning_tables import Floats, turned
-from weft.meaning_world import Constant, EvaluationError, World, free
-from weft.syntax import Binary, Call, Else, Equation, Expr, Neg, Reduce, Ref, Weigh, walk
-from weft.types import Checked, FieldType
+from weft.meaning_world import EvaluationError, World, footprint, is_vector, names_read
+from weft.syntax import Equation, Ref
+from weft.types import Checked
 
 __all__ = ["Advance", "Decisions", "EvaluationError", "Interpreter", "Run"]
 
 BLOCK = 2**21  # the most numbers a table should hold; larger equations are evaluated in blocks of tokens
 
 Fields = dict[str, Floats]
-Noise = Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Advance:
     """One layer: the fields after it, and after each of its steps, and how its decisions were settled."""
 
@@ -48,7 +46,7 @@ class Advance:
     decisions: Decisions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run(Mapping[str, Floats]):
     """The outputs by name, as the layers left them. `layers` is filled by `trace`."""
 
@@ -73,19 +71,13 @@ class Run(Mapping[str, Floats]):
 
 
 class Interpreter:
-    """A checked spec with the dimensions and parameters that were given; the others follow from inputs and defaults."""
+    """A checked spec with the dimensions and parameters that were given; the rest follows from inputs and defaults."""
 
     def __init__(
         self, checked: Checked, dims: Mapping[str, int] | None = None, params: Mapping[str, float] | None = None
     ) -> None:
         self.checked = checked
-        name = checked.spec.name
-        known_names("dimension", dims or {}, checked.dims, name)
-        known_names("parameter", params or {}, checked.params, name)
-        self.dims = {key: whole(key, value) for key, value in (dims or {}).items()}
-        self.params = {key: real(key, value) for key, value in (params or {}).items()}
-        for key, value in self.params.items():
-            self._in_range(key, value)
+        self.surroundings = Surroundings(checked, dims or {}, params or {})
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
@@ -108,7 +100,7 @@ class Interpreter:
         declared = {f.target.name: f for f in checked.spec.inputs}
         known_names("input", inputs, declared, checked.spec.name)
         given = {name: array(name, inputs[name]) for name in declared if name in inputs}
-        shapes = Shapes(checked, self.dims)
+        shapes = self.surroundings.shapes()
         for name, values in given.items():
             shapes.learn(name, values)
         for name, one in declared.items():
@@ -131,16 +123,16 @@ class Interpreter:
                 admit(checked.fields[name], given[name], given[name])
             fields[name] = given[name]
         starts = [Equation(f.span, f.target, f.start) for f in checked.spec.state if f.start is not None]
-        return fields | self._step(self._world(fields), starts, Tally())
+        return fields | self._step(self.surroundings.world(fields), starts, Tally())
 
     def advance(self, fields: Mapping[str, Any], layer: int, *, seed: int = 0, noise: Noise = None) -> Advance:
         """One layer, `layer` counted from 0, from stored fields."""
         tally = Tally()
         current = {name: array(name, values) for name, values in fields.items()}
-        drawn = self._noise(self._world(current), layer, seed, noise)
+        drawn = self.surroundings.noise(self.surroundings.world(current).sizes, layer, seed, noise)
         steps = []
         for step in self.checked.spec.steps:
-            world = self._world(current, drawn)
+            world = self.surroundings.world(current, drawn)
             current = current | self._step(world, step.equations, tally)
             steps.append(current)
         return Advance(current, tuple(steps), tally.total)
@@ -150,7 +142,7 @@ class Interpreter:
     def outputs(self, fields: Mapping[str, Any]) -> Fields:
         """The named outputs of stored fields: what the layers held."""
         current = {name: array(name, values) for name, values in fields.items()}
-        world = self._world(current)
+        world = self.surroundings.world(current)
         result: Fields = {}
         for output in self.checked.spec.outputs:
             shown = self.checked.output_field(output.target.name)
@@ -172,13 +164,13 @@ class Interpreter:
         """
         result = self.outputs(fields)
         current = {name: array(name, values) for name, values in fields.items()}
-        world = self._world(current)
+        world = self.surroundings.world(current)
         for output in self.checked.spec.outputs:
             name = output.target.name
             equation = self._outdated(self.checked.output_field(name))
             if equation is not None:
-                drawn = self._noise(world, layer, seed, noise)
-                (result[name],) = self._step(self._world(current, drawn), [equation], Tally()).values()
+                drawn = self.surroundings.noise(world.sizes, layer, seed, noise)
+                (result[name],) = self._step(self.surroundings.world(current, drawn), [equation], Tally()).values()
         return result
 
     def objective(self, fields: Mapping[str, Any]) -> float:
@@ -186,7 +178,7 @@ class Interpreter:
         body = self.checked.spec.objective
         if body is None:
             raise InputError(f"{self.checked.spec.name} states no objective")
-        world = self._world({name: array(name, values) for name, values in fields.items()})
+        world = self.surroundings.world({name: array(name, values) for name, values in fields.items()})
         target = Ref(body.span, "objective", ())
         return float(self._step(world, [Equation(body.span, target, body)], Tally())["objective"])
 
@@ -197,16 +189,12 @@ class Interpreter:
             for equation in steps[at].equations:
                 if equation.target.name == name:
                     later = {e.target.name for step in steps[at + 1 :] for e in step.equations}
-                    return equation if later & self._reads(equation.body) else None
+                    return equation if later & names_read(self.checked, equation.body) else None
         return None
-
-    def _reads(self, body: Expr) -> set[str]:
-        names = {node.name for node in walk(body) if isinstance(node, Ref)}
-        return names.union(*(self._reads(self.checked.lets[n].body) for n in names if n in self.checked.lets))
 
     # ---- evaluating --------------------------------------------------------------------------------------------------
 
-    def _step(self, world: World, equations: list[Equation] | tuple[Equation, ...], tally: Tally) -> Fields:
+    def _step(self, world: World, equations: Sequence[Equation], tally: Tally) -> Fields:
         """The new values of all targets, every one computed from the old fields."""
         evaluator = Evaluator(world, Exact(world), tally)
         return {e.target.name: self._assigned(evaluator, e) for e in equations}
@@ -226,7 +214,7 @@ class Interpreter:
             if not (table.defined & table.finite).all():
                 bad = np.argwhere(~(table.defined & table.finite)[..., 0])[0].tolist()
                 at = {axis: int(block.tokens(axis)[place]) for axis, place in zip(axes, bad, strict=True)}
-                raise no_value(evaluator, equation.target.name, equation.body, at)
+                raise no_value(evaluator, equation.target, equation.body, at)
             width = table.data.shape[-1]
             if declared is not None and wide:
                 assert declared.width is not None
@@ -235,100 +223,3 @@ class Interpreter:
             parts.append(np.broadcast_to(table.data, (*shape, width)))
         data = np.concatenate(parts) if axes else parts[0]
         return np.array(data if wide else data[..., 0]) + 0.0  # + 0.0: a stored zero has no sign
-
-    # ---- surroundings ------------------------------------------------------------------------------------------------
-
-    def _world(self, fields: Mapping[str, Floats], noise: Mapping[str, Floats] | None = None) -> World:
-        """Sizes and parameters that go with stored fields."""
-        checked = self.checked
-        shapes = Shapes(checked, self.dims)
-        for name, values in fields.items():
-            if name not in checked.fields:
-                known_names("field", [name], checked.fields, checked.spec.name)
-            shapes.learn(name, values)
-        missing = [f.target.name for f in checked.spec.inputs if f.target.name not in fields]
-        if missing:
-            raise InputError(f"the fields of {checked.spec.name} lack {', '.join(missing)}")
-        shapes.settled()
-        return World(checked, shapes.sizes, shapes.dims, self._params(shapes), fields, noise or {})
-
-    def _params(self, shapes: Shapes) -> dict[str, Constant]:
-        """All parameters: as given, or by their defaults, which may use sizes and other parameters."""
-        known = {name: Constant.of(Fraction(value)) for name, value in self.params.items()}
-        world = World(self.checked, shapes.sizes, shapes.dims, known, {})
-        waiting = {name: p for name, p in self.checked.params.items() if name not in known}
-        while waiting:
-            for name, param in list(waiting.items()):
-                if param.default is None:
-                    raise InputError(f"the parameter {name} has no default; give it, for example -D {name}=1")
-                if not self._reads(param.default) & set(waiting):
-                    known[name] = self._default(world, name, param.default)
-                    self._in_range(name, known[name].value)
-                    del waiting[name]
-        return known
-
-    def _default(self, world: World, name: str, body: Expr) -> Constant:
-        exact = Exact(world)
-        try:
-            value = exact.value(body, {})
-            if value is not None:
-                return Constant.of(value[0])
-        except (Irrational, OverflowError):
-            pass
-        table = Evaluator(world, exact, Tally()).table(body)
-        if not (table.defined & table.finite).all():
-            raise InputError(f"the default of {name} cannot be computed from these values; give it")
-        return Constant.of(Fraction(float(table.data[0])))
-
-    def _in_range(self, name: str, value: float) -> None:
-        bound = self.checked.params[name].bound
-        if bound is not None and not bound.admits(value):
-            raise InputError(f"the parameter {name} must be {bound}, but is {value:g}")
-
-    def _noise(self, world: World, layer: int, seed: int, given: Noise) -> Fields:
-        """The random fields of one layer: as given, or drawn."""
-        randoms = {f.target.name: self.checked.fields[f.target.name] for f in self.checked.spec.random}
-        known_names("random field", given or {}, randoms, self.checked.spec.name)
-        return {name: self._drawn(world, one, layer, seed, (given or {}).get(name)) for name, one in randoms.items()}
-
-    def _drawn(self, world: World, one: FieldType, layer: int, seed: int, given: Any) -> Floats:
-        shape = tuple(world.size(index) for index in one.indices)
-        if given is None:
-            return draw(one.kind, seed, one.name, layer, shape)
-        values = array(one.name, given)
-        if values.ndim != len(shape) + 1 or values.shape[1:] != shape or len(values) <= layer:
-            raise InputError(
-                f"noise for {one.name} must have the shape [layers, {', '.join(map(str, shape))}] with more than {layer} "
-                f"layers, not {list(values.shape)}"
-            )
-        if not np.isfinite(values[layer]).all():
-            raise InputError(f"noise for {one.name} has a number that is not finite in layer {layer + 1}")
-        return np.asarray(values[layer])
-
-
-def is_vector(checked: Checked, node: Expr) -> bool:
-    """Whether an expression is a vector (also one of a single coordinate)."""
-    match node:
-        case Ref(name=name, indices=indices):
-            if name in checked.lets:
-                return is_vector(checked, checked.lets[name].body)
-            return bool(indices) and checked.fields[name].width is not None
-        case Binary(left=left, right=right) | Else(body=left, fallback=right):
-            return is_vector(checked, left) or is_vector(checked, right)
-        case Neg(body=body) | Reduce(body=body):
-            return is_vector(checked, body)
-        case Call(function=function, body=body):
-            return function == "unit" or is_vector(checked, body)
-    return False
-
-
-def footprint(world: World, node: Expr) -> int:
-    """The most numbers one table may hold while an expression is evaluated."""
-    width = max((array.shape[-1] for name, array in world.fields.items() if world.checked.fields[name].width), default=1)
-    largest = 1
-    for part in walk(node):
-        indices = free(part) | ({part.index} if isinstance(part, Reduce | Weigh) else set())
-        largest = max(largest, width * int(np.prod([world.size(i) for i in indices], dtype=np.int64)))
-        if isinstance(part, Ref) and part.name in world.checked.lets:
-            largest = max(largest, footprint(world, world.checked.lets[part.name].body))
-    return largest

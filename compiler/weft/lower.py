@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from weft import syntax as ast
-from weft.algebra import Exp, Name, Poly, Weight
+from weft.algebra import Exp, Name, Poly, Vector, Weight
 from weft.errors import Diagnostic, SpecError
 from weft.expressions import Expressions, companion
 from weft.graph import Algorithm
 from weft.normal import ONE, Derived, Form, KeySum, NormalStep, Pattern, Rule
 from weft.slots import Refused
 from weft.source import Span
+from weft.styles import Styles
 from weft.types import Checked
 
 OBJECTIVE = "(objective)"
@@ -26,13 +27,14 @@ class NormalForm:
     algorithm: Algorithm
     dims: Mapping[str, int]
     params: Mapping[str, float]
-    scores: str
+    styles: Styles
     widths: Mapping[str, Mapping[str, int]]  # stream -> slot -> width
     derived: Mapping[tuple[str, str], Derived]
     prelude: tuple[NormalStep, ...]
     layer: tuple[NormalStep, ...]
     readout: tuple[NormalStep, ...]
     objective: tuple[str, str] | None  # stream and slot that hold it after the readout
+    shifts: frozenset[tuple[str, str]]  # slots that hold the mean of the data, set once at the start
 
     def __str__(self) -> str:
         out = []
@@ -60,9 +62,10 @@ class Target:
 class Lowering(Expressions):
     """Lowers the steps of one spec."""
 
-    def __init__(self, algorithm: Algorithm, dims: Mapping[str, int], params: Mapping[str, float], scores: str) -> None:
+    def __init__(self, algorithm: Algorithm, dims: Mapping[str, int], params: Mapping[str, float], styles: Styles) -> None:
         checked = algorithm.checked
-        super().__init__(checked, dims, params, scores)
+        super().__init__(checked, dims, params, styles)
+        self.shifted = {}
         self.algorithm = algorithm
         self.sums, self.landed, self.heads, self.spans, self.scratch = [], {}, {}, {}, 0
         self.problems: list[Diagnostic] = []
@@ -96,19 +99,34 @@ class Lowering(Expressions):
         readout = [self.lower(shown + ([objective] if objective else []))] if shown or objective else []
         if self.problems:
             raise SpecError(spec.source, self.problems)
+        if self.shifted:
+            prelude.insert(0, self._shifts())
         place = (self.stream(objective.indices[0]), objective.slot) if objective else None
         return NormalForm(
             self.algorithm,
             dict(self.dims),
             {n: float(v) for n, v in self.given.items()},
-            self.scores,
+            self.styles,
             self.widths,
             self.derived,
             tuple(prelude),
             tuple(layer),
             tuple(readout),
             place,
+            frozenset(self.shifted),
         )
+
+    def _shifts(self) -> NormalStep:
+        """The means that centre the data: once, before anything else, the same number on every token of every stream."""
+        self.step, self.heads = NormalStep(equations=["(centre the data)"]), {}
+        for (stream, slot), source in self.shifted.items():
+            width = self.widths[stream][slot]
+            i, k = f"({stream})", f"({source})"
+            self.index[i], self.index[k] = stream, self.checked.fields[source].home
+            rule = Rule("normalize", Poly.const(1).frozen)
+            mean = self.total(KeySum(i, k, rule, (), (Vector(source, k, width),)))
+            self.step.commit.setdefault(stream, {})[slot] = self.linear(mean, i)
+        return self.step
 
     def _objective(self, spec: ast.Spec) -> Target | None:
         """The objective lands on every token of the smallest kind of set; one of them is read."""
@@ -131,7 +149,7 @@ class Lowering(Expressions):
                 span = refused.span or target.body.span
                 self.problems.append(Diagnostic(refused.code, span, refused.message, "", refused.notes))
                 continue
-            said = " ".join(text.at(target.span).split())
+            said = text.said(target.span)
             self.step.equations.append(f"objective {said}" if target.slot == OBJECTIVE else said)
             if target.field:
                 self.step.writes.append((stream, target.slot))
@@ -222,6 +240,6 @@ def _read_as_weights(checked: Checked) -> set[str]:
     return out
 
 
-def lower(algorithm: Algorithm, dims: Mapping[str, int], params: Mapping[str, float], scores: str = "l2") -> NormalForm:
+def lower(algorithm: Algorithm, dims: Mapping[str, int], params: Mapping[str, float], styles: Styles) -> NormalForm:
     """The attention normal form of a spec; a `SpecError` names every equation that has none."""
-    return Lowering(algorithm, dims, params, scores).run()
+    return Lowering(algorithm, dims, params, styles).run()

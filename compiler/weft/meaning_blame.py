@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.meaning_tables import Table
-from weft.meaning_world import EvaluationError, tokens_named
+from weft.meaning_sums import both, indicator
+from weft.meaning_tables import Table, constant, turned, union
+from weft.meaning_world import EvaluationError
 from weft.syntax import Binary, Call, Condition, Else, Expr, Node, Reduce, Ref, Weigh, children
 
 if TYPE_CHECKING:
@@ -17,19 +18,20 @@ if TYPE_CHECKING:
 Env = Mapping[str, int]
 
 
-def no_value(evaluator: Evaluator, what: str, body: Expr, at: Env) -> EvaluationError:
-    """The error for a value `what` that cannot be stored, because `body` has no value at these tokens."""
+def no_value(evaluator: Evaluator, target: Ref, body: Expr, at: Env) -> EvaluationError:
+    """The error for `target` at these tokens, which cannot be stored because `body` has no value there.
+
+    Tokens are counted from one in messages, as `index(i)` counts them.
+    """
     node, env = _guilty(evaluator, body, at)
     undefined = not _seen(evaluator, node, env).defined.all()
     reason = _why_undefined(node) if undefined else _why_infinite(node)
-    checked = evaluator.world.checked
-    where = f" ({tokens_named(checked, at)})" if at else ""
+    tokens = ",".join(str(at[index] + 1) for index in target.indices)
+    what = f"{target.name}[{tokens}]" if tokens else target.name
     state = "undefined" if undefined else "too large for float64"
-    inner = f"here for {tokens_named(checked, env)}" if env and dict(env) != dict(at) else ""
+    label = "" if dict(env) == dict(at) else "for " + ", ".join(f"{i} = {t + 1}" for i, t in sorted(env.items()))
     fix = "`else` gives a value to use instead" if undefined else "scale the data or the parameters"
-    return EvaluationError(
-        checked.spec.source, node.span, f"{what} is {state}{where}: {reason}", inner, (fix,)
-    )
+    return evaluator.world.error(node.span, f"{what} is {state}: {reason}", label, fix)
 
 
 def _seen(evaluator: Evaluator, node: Expr, at: Env) -> Table:
@@ -57,11 +59,14 @@ def _made_of(evaluator: Evaluator, node: Expr, at: Env) -> Iterator[tuple[Expr, 
             yield node.body, at
     elif isinstance(node, Reduce | Weigh):
         outer = {i: t for i, t in at.items() if i != node.index}
-        conditions = evaluator.over({i: np.array([t]) for i, t in outer.items()}).conditions(node.where)
+        seen = evaluator.over({i: np.array([t]) for i, t in outer.items()})
+        counted = both(seen.conditions(node.where), constant(1.0))
         for part in _over_keys(node):
-            for key in range(evaluator.world.size(node.index)):
-                if conditions is None or _holds(conditions, node.index, key):
-                    yield part, {**outer, node.index: key}
+            table = seen.table(part)
+            lost = both(indicator(table.axes, ~(table.defined & table.finite)[..., 0]), counted)
+            lost = turned(lost, union((node.index,), lost.axes))
+            keys = np.flatnonzero(lost.data.reshape(len(lost.data), -1).any(axis=1))
+            yield from ((part, {**outer, node.index: int(key)}) for key in keys[:1])
     else:
         yield from ((part, at) for part in children(node) if not isinstance(part, Condition))  # type: ignore[misc]
 
@@ -75,12 +80,6 @@ def _over_keys(node: Reduce | Weigh) -> Iterator[Expr]:
     if node.by is not None:
         yield node.by
     yield node.body
-
-
-def _holds(conditions: Table, index: str, key: int) -> bool:
-    if index not in conditions.axes:
-        return bool(conditions.data.all())
-    return bool(np.take(conditions.data, key, axis=conditions.axes.index(index)).all())
 
 
 def _why_undefined(node: Node) -> str:
@@ -104,5 +103,3 @@ def _why_undefined(node: Node) -> str:
 
 def _why_infinite(node: Node) -> str:
     return "the exponential overflows" if isinstance(node, Call) and node.function == "exp" else "the number overflows"
-
-

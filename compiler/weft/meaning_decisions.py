@@ -1,4 +1,4 @@
-"""Decisions: which keys a hard weighting keeps, and which comparisons hold, as exact arithmetic on stored fields has it.
+"""Decisions: which keys a hard weighting keeps, which comparisons hold, as exact arithmetic on stored fields has it.
 
 Every row is settled by the cheapest tier that can do so with certainty:
 
@@ -31,9 +31,7 @@ class Decisions:
     undecided: int = 0
 
     def __add__(self, other: Decisions) -> Decisions:
-        return Decisions(
-            self.float64 + other.float64, self.rational + other.rational, self.undecided + other.undecided
-        )
+        return Decisions(self.float64 + other.float64, self.rational + other.rational, self.undecided + other.undecided)
 
 
 @dataclass(slots=True)
@@ -48,7 +46,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Rows of scores, larger ones better. `exact` gives the exact scores of some keys of a row, or raises Irrational."""
+    """Rows of scores, larger ones better. `exact` gives the exact scores of keys of a row, or raises Irrational."""
 
     scores: Floats  # (rows, keys)
     errors: Floats
@@ -119,7 +117,9 @@ def _settled(contest: Contest, row: int, keys: list[int]) -> dict[int, Fraction]
     return exact
 
 
-def keep_within(contest: Contest, epsilon: Floats, spread: Floats, rule: Callable[[int, dict[int, Fraction]], set[int]]) -> Bools:
+def keep_within(
+    contest: Contest, epsilon: Floats, spread: Floats, rule: Callable[[int, dict[int, Fraction]], set[int]]
+) -> Bools:
     """Keeps the first key whose score is at least the best one minus `epsilon` (per row, with its error).
 
     `rule` says the same of exact scores.
@@ -147,7 +147,9 @@ def keep_within(contest: Contest, epsilon: Floats, spread: Floats, rule: Callabl
     return kept
 
 
-def keep_budget(contest: Contest, gamma: Floats, spread: Floats, rule: Callable[[int, dict[int, Fraction]], set[int]]) -> Bools:
+def keep_budget(
+    contest: Contest, gamma: Floats, spread: Floats, rule: Callable[[int, dict[int, Fraction]], set[int]]
+) -> Bools:
     """Keeps the fewest best keys whose gaps to the next one add up to 1 / gamma (per row, with its error).
 
     With z the scores minus their maximum in falling order, the gaps up to rank m add up to sum z_i - m z_(m+1). Order
@@ -196,7 +198,9 @@ def keep_budget(contest: Contest, gamma: Floats, spread: Floats, rule: Callable[
     return kept
 
 
-def compare(op: str, difference: Floats, error: Floats, relevant: Bools, exact: Callable[[int], int], tally: Tally) -> Bools:
+def compare(
+    op: str, difference: Floats, error: Floats, relevant: Bools, exact: Callable[[int], int], tally: Tally
+) -> Bools:
     """Whether `difference op 0` holds. `exact` gives the sign of one difference, or raises Irrational."""
     low, high = outward(difference, error)
     sign = np.where(low > 0, 1, np.where(high < 0, -1, 0))

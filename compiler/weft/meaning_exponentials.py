@@ -1,7 +1,7 @@
 """Exponentials that are never formed: expressions as plain * exp(log).
 
-Where only the ratios of weights matter (a weighted mean, `normalize`), or the logarithm of a sum, exponentials are taken
-relative to the largest one. So weights made of `exp` and `softmax` do not vanish, or overflow, all at once.
+Where only the ratios of weights matter (a weighted mean, `normalize`), or the logarithm of a sum, exponentials are
+taken relative to the largest one. So weights made of `exp` and `softmax` do not vanish, or overflow, all at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from weft.syntax import Binary, Call, Expr, Reduce, Ref, Weigh
 
 if TYPE_CHECKING:
     from weft.meaning_expressions import Evaluator
-
 
 
 def parts(evaluator: Evaluator, node: Expr) -> tuple[Table | None, Table | None]:

@@ -1,7 +1,7 @@
 """The meaning of an expression for all tokens at once: a `Table` with one axis per index variable it depends on.
 
-Reductions and weightings have modules of their own; this one holds names, arithmetic and conditions. Index variables run
-over all tokens of their set unless `domain` restricts them (an equation over many pairs is evaluated block by block).
+Reductions and weightings have modules of their own; this one holds names, arithmetic and conditions. Index variables
+run over all tokens of their set unless `domain` restricts them (equations over many pairs are evaluated in blocks).
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Evaluator:
     def table(self, node: Expr) -> Table:
         """The value of an expression."""
         match node:
-            case Num(value=value):
-                return tables.constant(value)
+            case Num():
+                return tables.constant(node.value)
             case Ref():
                 return self._reference(node)
             case Count(set=name):
@@ -149,6 +149,10 @@ class Evaluator:
         if not node.indices:
             number = world.number(node.name)
             return tables.constant(number.value, number.error)
+        if node.name not in world.noise and node.name not in world.fields:
+            random = world.checked.fields[node.name].role == "random"
+            why = "is random, and drawn for each layer anew" if random else "has not been computed yet"
+            raise world.error(node.span, f"{node.name} has no value here: it {why}", "", "read it inside a layer")
         data = world.array(node.name)
         if data.ndim == len(node.indices):
             data = data[..., np.newaxis]

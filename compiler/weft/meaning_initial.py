@@ -1,7 +1,7 @@
-"""Initialisers: how an input starts when none is given, chosen from the rows of another input by counted random numbers.
+"""Initialisers: how an input starts when none is given, from the rows of another input and the seed.
 
-The distinct rows are sorted, so that the choice depends on the data and the seed, not on the order of the tokens (except
-for `first`, which is about that order). Pick p uses the number U(seed, "init:" + name, layer 0, p, 0).
+The distinct rows are sorted, so that the choice depends on the data and the seed, not on the order of the tokens
+(except for `first`, which is about that order). Pick p uses the number U(seed, "init:" + name, layer 0, p, 0).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def initial_rows(kind: str, name: str, source: str, rows: Floats, count: int, se
         cumulative = np.cumsum(chances)
         if not 0 < cumulative[-1] < np.inf:
             raise InputError(
-                f"{name} cannot start with `init spread({source})`: squared distances between its rows leave the range of "
-                f"float64; scale {source}, or give {name} itself"
+                f"{name} cannot start with `init spread({source})`: squared distances between its rows leave the range "
+                f"of float64; scale {source}, or give {name} itself"
             )
         # the smallest place whose cumulative chance exceeds the target; the last possible one if rounding leaves none
         place = int(np.searchsorted(cumulative, number * cumulative[-1], side="right"))

@@ -1,4 +1,4 @@
-"""Inputs, dimensions and parameters as given -> sizes and arrays that fit the spec, or an `InputError` that says what not.
+"""Inputs, dimensions and parameters as given -> sizes and arrays that fit the spec, or an `InputError`.
 
 Every message names the input, the row (counted from one) and what to do.
 """
@@ -82,15 +82,16 @@ class Shapes:
         """Takes the sizes from the array of one field."""
         field = self.checked.fields[name]
         wanted = 2 if field.is_pair or field.width is not None else 1
-        if values.ndim != wanted:
-            raise InputError(f"{name} must have {_shape_words(field)}, not {values.ndim} axes; reshape it")
-        if len(values) == 0:
+        if values.ndim and len(values) == 0:
             raise InputError(f"{name} has no rows; {field.home} needs at least one token")
-        self._tokens(field.home, len(values), f"{name} has {len(values)} rows")
+        if values.ndim != wanted:
+            raise InputError(f"{name} must have {_shape_words(field)}, but has {values.ndim}; reshape it")
+        self._tokens(field.home, len(values), f"{name} has {_counted(len(values), 'row')}")
+        columns = f"{name} has {_counted(values.shape[1], 'column')}" if wanted == 2 else ""
         if field.columns is not None:
-            self._tokens(field.columns, values.shape[1], f"{name} has {values.shape[1]} columns")
+            self._tokens(field.columns, values.shape[1], columns)
         elif field.width is not None:
-            self._dimension(field.width, values.shape[1], f"{name} has {values.shape[1]} columns")
+            self._dimension(field.width, values.shape[1], columns)
 
     def _tokens(self, name: str, size: int, because: str) -> None:
         declared = self.checked.sets[name]
@@ -134,6 +135,10 @@ class Shapes:
         if field.width is not None:
             return self.sizes[field.home], self.size(field.width)
         return (self.sizes[field.home],)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _shape_words(field: FieldType) -> str:

@@ -30,9 +30,11 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Wo
     a, b, c, d = (np.asarray(word, dtype=np.uint64) for word in counter)
     first, second = (np.uint64(m) for m in MULTIPLIERS)
     for step in range(ROUNDS):
-        k, l = (np.uint64((word + step * bump) & 0xFFFFFFFF) for word, bump in zip(key, KEY_STEPS, strict=True))
+        left_key, right_key = (
+            np.uint64((word + step * bump) & 0xFFFFFFFF) for word, bump in zip(key, KEY_STEPS, strict=True)
+        )
         left, right = a * first, c * second
-        a, b, c, d = (right >> HALF) ^ b ^ k, right & LOW, (left >> HALF) ^ d ^ l, left & LOW
+        a, b, c, d = (right >> HALF) ^ b ^ left_key, right & LOW, (left >> HALF) ^ d ^ right_key, left & LOW
     return a, b, c, d
 
 

@@ -1,18 +1,19 @@
 """The meaning of an expression at given tokens in exact rational arithmetic: what float64 is checked against.
 
-Stored numbers, literals and noise are float64 and therefore rationals; sums, products, quotients, means, hard weightings,
-`sparsemax` and `normalize` of rationals are rationals again. Everything here is the definition written down directly, one
-token at a time; it is slow, and asked only where float64 with its error bound cannot decide.
+Stored numbers, literals and noise are float64 and therefore rationals; sums, products, quotients, means, hard
+weightings, `sparsemax` and `normalize` of rationals are rationals again. Everything here is the definition written down
+directly, one token at a time; it is slow, and asked only where float64 with its error bound cannot decide.
 
 A value is a tuple of fractions, one per coordinate (one for a number), or None where the expression is undefined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate
+from typing import Any, TypeVar
 
+from weft import meaning_rules as rules
 from weft.meaning_world import World, free
 from weft.syntax import (
     Binary,
@@ -39,6 +40,9 @@ from weft.syntax import (
 
 Value = tuple[Fraction, ...] | None
 Tokens = Mapping[str, int]  # index variable -> token
+Weights = list[Fraction] | None  # of all keys of a query
+Node = TypeVar("Node", Reduce, Weigh)
+Result = TypeVar("Result")
 
 
 class Irrational(Exception):
@@ -50,7 +54,7 @@ class Exact:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._known: dict[tuple[int, tuple[tuple[str, int], ...]], tuple[object, object]] = {}
+        self._known: dict[tuple[int, tuple[tuple[str, int], ...]], tuple[object, Any]] = {}
 
     def number(self, node: Expr, at: Tokens) -> Fraction:
         """The value of a number that must be defined."""
@@ -60,9 +64,10 @@ class Exact:
         return value[0]
 
     def value(self, node: Expr, at: Tokens) -> Value:
+        """The value of any expression."""
         match node:
-            case Num(value=value):
-                return (Fraction(value),)
+            case Num():
+                return (Fraction(node.value),)
             case Ref():
                 return self._reference(node, at)
             case Count(set=name):
@@ -70,36 +75,25 @@ class Exact:
             case Position(index=index):
                 return (Fraction(at[index] + 1),)
             case Reduce():
-                return self._remembered(node, at, self._reduced)
+                return self._remembered(node, free(node), at, self._reduced)
             case Weigh(index=index):
-                weights = self.weights(node, at)
+                weights = self._weights(node, at)
                 return None if weights is None else (weights[at[index]],)
             case Else(body=body, fallback=fallback):
                 value = self.value(body, at)
                 return self.value(fallback, at) if value is None else value
-            case Binary(op="*", left=Weigh() as weighting, right=other) | Binary(op="*", left=other, right=Weigh() as weighting):
-                weight = self.value(weighting, at)
-                # a key of weight zero does not count, whatever it is multiplied with
-                return weight if weight == (0,) else _combined("*", weight, self.value(other, at))
             case Binary(op=op, left=left, right=right):
-                return _combined(op, self.value(left, at), self.value(right, at))
+                return self._binary(op, left, right, at)
             case Inner(left=left, right=right):
                 return _inner(self.value(left, at), self.value(right, at))
-        value = self.value(node.body if not isinstance(node, Power) else node.base, at)
-        if value is None:
-            return None
-        match node:
-            case Neg() | Percent():
-                return tuple(-v for v in value) if isinstance(node, Neg) else value
-            case Power(exponent=exponent):
-                return (value[0] ** exponent,)
-            case Square():
-                return _inner(value, value)
-            case Norm() if len(value) == 1:
-                return (abs(value[0]),)
-            case Call(function="relu"):
-                return tuple(max(v, Fraction(0)) for v in value)
-        raise Irrational
+            case Power(base=base, exponent=exponent):
+                value = self.value(base, at)
+                return None if value is None else (value[0] ** exponent,)
+            case Percent(body=body):
+                return self.value(body, at)
+            case Neg(body=body) | Square(body=body) | Norm(body=body) | Call(body=body):
+                value = self.value(body, at)
+                return None if value is None else _unary(node, value)
 
     def _reference(self, node: Ref, at: Tokens) -> Value:
         world = self.world
@@ -111,9 +105,24 @@ class Exact:
         entry = world.array(node.name)[tuple(at[i] for i in node.indices)]
         return tuple(Fraction(v) for v in entry.reshape(-1).tolist())
 
-    def _remembered(self, node: Reduce | Weigh, at: Tokens, compute):  # type: ignore[no-untyped-def]
+    def _binary(self, op: str, left: Expr, right: Expr, at: Tokens) -> Value:
+        a = self.value(left, at)
+        if op == "*" and self._is_weighting(left) and a is not None and a[0] == 0:
+            return a  # a key of weight zero does not count, whatever it is multiplied with
+        b = self.value(right, at)
+        if op == "*" and self._is_weighting(right) and b is not None and b[0] == 0:
+            return b
+        return _combined(op, a, b)
+
+    def _is_weighting(self, node: Expr) -> bool:
+        if isinstance(node, Ref) and node.name in self.world.checked.lets:
+            return self._is_weighting(self.world.checked.lets[node.name].body)
+        return isinstance(node, Weigh)
+
+    def _remembered(
+        self, node: Node, inside: frozenset[str], at: Tokens, compute: Callable[[Node, Tokens], Result]
+    ) -> Result:
         """The result for the tokens the node really depends on; failures to be rational are remembered too."""
-        inside = free(node) - ({node.index} if isinstance(node, Weigh) else set())
         key = (id(node), tuple(sorted((i, t) for i, t in at.items() if i in inside)))
         if key not in self._known:
             try:
@@ -123,7 +132,8 @@ class Exact:
         result = self._known[key][1]
         if isinstance(result, Irrational):
             raise result
-        return result
+        found: Result = result
+        return found
 
     # ---- reductions --------------------------------------------------------------------------------------------------
 
@@ -133,13 +143,11 @@ class Exact:
         keys = self._eligible(node.index, node.where, at)
         if keys is None:
             return None
-        weights: Sequence[Fraction] | None
+        weights: Weights = [Fraction(int(t in keys)) for t in range(self.world.size(node.index))]
         if node.by is not None:
-            weights = self.weights(node.by, at, node.where)
+            weights = self._weighed(node.by, at, node.where)
         elif node.weighted is not None:
             weights = self._each(node.weighted, node.index, keys, at)
-        else:
-            weights = [Fraction(int(t in keys)) for t in range(self.world.size(node.index))]
         if weights is None:
             return None
         counted = [t for t in sorted(keys) if weights[t] != 0]
@@ -155,7 +163,7 @@ class Exact:
         columns = zip(*([weights[t] * v for v in value] for t, value in zip(counted, values, strict=True)), strict=True)
         return tuple(sum(column, Fraction(0)) / mass for column in columns) or (Fraction(0),)
 
-    def _each(self, node: Expr, index: str, keys: set[int], at: Tokens) -> list[Fraction] | None:
+    def _each(self, node: Expr, index: str, keys: set[int], at: Tokens) -> Weights:
         """The values at the eligible keys, zero elsewhere; None if one is undefined."""
         result = [Fraction(0)] * self.world.size(index)
         for key in sorted(keys):
@@ -167,7 +175,7 @@ class Exact:
 
     # ---- conditions --------------------------------------------------------------------------------------------------
 
-    def holds(self, condition: Condition, at: Tokens) -> bool | None:
+    def _holds(self, condition: Condition, at: Tokens) -> bool | None:
         """Whether a condition holds; None where it compares an undefined value."""
         match condition:
             case Different(left=left, right=right):
@@ -185,7 +193,7 @@ class Exact:
         """The keys that meet all conditions; None if that is undefined for one of them."""
         keys = set()
         for key in range(self.world.size(index)):
-            answers = [self.holds(c, {**at, index: key}) for c in where]
+            answers = [self._holds(c, {**at, index: key}) for c in where]
             if all(answers):
                 keys.add(key)
             elif None in answers and False not in answers:
@@ -194,21 +202,16 @@ class Exact:
 
     # ---- weightings --------------------------------------------------------------------------------------------------
 
-    def weights(self, node: Weigh, at: Tokens, also: Sequence[Condition] = ()) -> list[Fraction] | None:
-        """The weights of all keys for one query; None where no key is eligible or the mass is zero."""
-        if also:
-            return self._weighed(node, at, also)
-        result: list[Fraction] | None = self._remembered(node, at, self._weighed)
-        return result
+    def _weights(self, node: Weigh, at: Tokens) -> Weights:
+        return self._remembered(node, free(node) - {node.index}, at, self._weighed)
 
-    def _weighed(self, node: Weigh, at: Tokens, also: Sequence[Condition] = ()) -> list[Fraction] | None:
+    def _weighed(self, node: Weigh, at: Tokens, also: Sequence[Condition] = ()) -> Weights:
+        """The weights of all keys for one query; None where no key is eligible or the mass is zero."""
         if node.kind == "softmax":
             raise Irrational
         keys = self._eligible(node.index, (*node.where, *also), at)
-        if not keys:
-            return None
-        scores = self._each(node.score, node.index, keys, at)
-        if scores is None:
+        scores = self._each(node.score, node.index, keys, at) if keys else None
+        if not keys or scores is None:
             return None
         if node.noise is not None:
             noise = self._each(node.noise, node.index, keys, at)
@@ -220,7 +223,7 @@ class Exact:
         sign = -1 if node.kind in ("argmin", "lowest") else 1
         eligible = {key: sign * scores[key] for key in sorted(keys)}
         if node.kind == "sparsemax":
-            weights = sparsemax(list(eligible.values()))
+            weights = rules.sparsemax(list(eligible.values()))
         else:
             kept = self.kept(node, eligible, {i: t for i, t in at.items() if i != node.index})
             weights = [Fraction(int(key in kept), len(kept)) for key in eligible]
@@ -229,25 +232,17 @@ class Exact:
 
     def kept(self, node: Weigh, scores: Mapping[int, Fraction], at: Tokens) -> set[int]:
         """The keys a hard weighting keeps, each with equal weight; larger scores are better."""
-        ranked = sorted(scores, key=lambda key: (-scores[key], key))
-        best = scores[ranked[0]]
         if node.kind in ("argmax", "argmin", "sample"):
-            rule = node.ties.rule if node.ties else "first"
-            if rule in ("split", "average"):
-                return {key for key in ranked if scores[key] == best}
-            if rule == "within":
-                assert node.ties is not None
-                assert node.ties.epsilon is not None
-                least = best - self.number(node.ties.epsilon, at)
-                return {min(key for key in ranked if scores[key] >= least)}
-            return {ranked[0]}
+            if node.ties is None:
+                return rules.best(scores, "first")
+            epsilon = self.number(node.ties.epsilon, at) if node.ties.epsilon is not None else Fraction(0)
+            return rules.best(scores, node.ties.rule, epsilon)
         (argument,) = node.arguments
         if node.kind == "normmax":
-            return set(ranked[: budget([scores[key] for key in ranked], self.number(argument, at))])
+            return rules.budget(scores, self.number(argument, at))
         if isinstance(argument, Percent):
-            last = self.share(argument, at) * (len(ranked) - 1) // 100
-            return {key for key in ranked if scores[key] >= scores[ranked[int(last)]]}
-        return set(ranked[: int(self.number(argument, at))])
+            return rules.nearest_share(scores, self.share(argument, at))
+        return rules.nearest_count(scores, int(self.number(argument, at)))
 
     def share(self, node: Percent, at: Tokens) -> Fraction:
         """A percentage as the decimal it is written as: 0.1% is a tenth of a percent, not the float64 beside it."""
@@ -285,20 +280,14 @@ def _inner(a: Value, b: Value) -> Value:
     return None if products is None else (sum(products, Fraction(0)),)
 
 
-def sparsemax(scores: Sequence[Fraction]) -> list[Fraction]:
-    """The point of the probability simplex nearest to the scores."""
-    ranked = sorted(scores, reverse=True)
-    sums = list(accumulate(ranked))
-    support = max(m for m in range(1, len(ranked) + 1) if 1 + m * ranked[m - 1] > sums[m - 1])
-    threshold = (sums[support - 1] - 1) / support
-    return [max(s - threshold, Fraction(0)) for s in scores]
-
-
-def budget(ranked: Sequence[Fraction], gamma: Fraction) -> int:
-    """How many scores, from the best on, `normmax` keeps: the fewest whose gaps to the next add up to 1/gamma."""
-    total = Fraction(0)
-    for m, following in enumerate(ranked[1:], 1):
-        total += ranked[m - 1]
-        if gamma * (total - m * following) >= 1:
-            return m
-    return len(ranked)
+def _unary(node: Neg | Square | Norm | Call, value: tuple[Fraction, ...]) -> Value:
+    match node:
+        case Neg():
+            return tuple(-v for v in value)
+        case Square():
+            return _inner(value, value)
+        case Norm() if len(value) == 1:
+            return (abs(value[0]),)
+        case Call(function="relu"):
+            return tuple(max(v, Fraction(0)) for v in value)
+    raise Irrational

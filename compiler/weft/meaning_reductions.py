@@ -1,8 +1,8 @@
 """Sums, means, extremes over an index.
 
-The rule that fixes every rounding: a weighting is numerators over one denominator, and a sum of weights times values adds
-the products of numerators and values exactly and divides once, at the end. So a mean of kept values is their exact sum,
-rounded, divided by their count: the same whether it is written `mean ... where`, `mean ... by` or `sum W * ...`.
+The rule that fixes every rounding: a weighting is numerators over one denominator, and a sum of weights times values
+adds the products of numerators and values exactly and divides once, at the end. So a mean of kept values is their exact
+sum, rounded, divided by their count: whether it is written `mean ... where`, `mean ... by` or `sum W * ...`.
 """
 
 from __future__ import annotations
@@ -42,18 +42,13 @@ def reduce(evaluator: Evaluator, node: Reduce) -> Table:
     chosen, body = found or (None, inner.table(node.body))
     numerator = chosen.numerator if chosen else None
     divisor = chosen.denominator if chosen else None
+    weight = constant(1.0)
     if node.weighted is not None:
-        if node.kind == "mean":
-            weight = ratio_weights(inner, node.weighted, index, size, counted)
-            mass = summed(weight, index, size, counted)
-        else:
-            weight, mass = inner.table(node.weighted), None
+        ratios = node.kind == "mean"
+        weight = ratio_weights(inner, node.weighted, index, size, counted) if ratios else inner.table(node.weighted)
         numerator = weight if numerator is None else _only(tables.multiplied(numerator, weight), numerator)
-    elif node.kind == "mean":
-        mass = summed(constant(1.0), index, size, counted)
-    else:
-        mass = None
-    if mass is not None:
+    if node.kind == "mean":
+        mass = summed(weight, index, size, counted)
         divisor = mass if divisor is None else tables.multiplied(divisor, mass)
     return _total(numerator, body, index, size, counted, divisor)
 

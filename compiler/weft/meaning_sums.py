@@ -1,7 +1,7 @@
 """Sums over the tokens of one index: exact sums of rounded terms (`math.fsum`), so that no order of adding matters.
 
-A sum may carry a divisor; dividing once, after the sum, is what makes a mean of kept values independent of how its equal
-weights would have been rounded one by one.
+A sum may carry a divisor; dividing once, after the sum, is what makes a mean of kept values independent of how its
+equal weights would have been rounded one by one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NARROW = 64  # rows up to this long are added whole, zeros included; longer ones
 def summed(terms: Table, index: str, size: int, counted: Table | None = None, divisor: Table | None = None) -> Table:
     """The sum of the terms over `index`, a set of `size` tokens, divided by `divisor`.
 
-    `counted` (a table of ones and zeros) leaves out the terms at its zeros, undefined ones too. Undefined where a counted
-    term, the divisor or `counted` itself is.
+    `counted` (a table of ones and zeros) leaves out the terms at its zeros, undefined ones too. Undefined where a
+    counted term, the divisor or `counted` itself is.
     """
     axes = union(terms.axes, counted.axes if counted else ())
     rows = (*(a for a in axes if a != index), index)
@@ -39,7 +39,7 @@ def summed(terms: Table, index: str, size: int, counted: Table | None = None, di
     # the bounds are added in floating point: n additions of n non-negative numbers
     spread = np.ldexp(spread, -shrink) * (1 + 2 * size * ROUND) + ROUND * np.abs(sums) + (TINY if shrink else 0.0)
     lost = ~terms.defined[..., 0] if keep is None else keep & ~terms.defined[..., 0]
-    defined = ~np.broadcast_to(lost, tokens).any(axis=-1)
+    defined = np.asarray(~np.broadcast_to(lost, tokens).any(axis=-1))
     if chosen:
         defined &= np.broadcast_to(chosen.defined[..., 0], tokens).all(axis=-1)
     total = made(rows[:-1], sums, spread, defined[..., np.newaxis])
@@ -92,9 +92,9 @@ def candidates(
     tokens = np.broadcast_shapes(values.data.shape[:-1], chosen.data.shape[:-1] if chosen else (1,) * len(axes))
     tokens = (*tokens[:-1], size)
     keep = np.broadcast_to(chosen.data[..., 0] != 0, tokens) if chosen else np.broadcast_to(True, tokens)
-    lost = (keep & ~values.defined[..., 0]).any(axis=-1)
+    lost = np.asarray((keep & ~values.defined[..., 0]).any(axis=-1))
     if chosen:
-        lost |= (~np.broadcast_to(chosen.defined[..., 0], tokens)).any(axis=-1)
+        lost = lost | (~np.broadcast_to(chosen.defined[..., 0], tokens)).any(axis=-1)
     return np.broadcast_to(values.data[..., 0], tokens), np.broadcast_to(values.error[..., 0], tokens), keep, lost
 
 

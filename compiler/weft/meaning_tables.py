@@ -1,9 +1,9 @@
 """Tables: the values of an expression for all tokens of its index variables at once, each with a bound on its error.
 
-A table has one axis per index variable, in any order, and a last axis for the coordinates of a vector (of size one for a
-number), so that numbers and vectors follow the same rules. `error` bounds the distance between `data`, computed in
-float64, and the value in exact arithmetic on the same stored fields; decisions rest on it. `defined` marks where there is
-a value at all. A value too large for float64 becomes NaN with an infinite error, and stays so: nothing hides an overflow.
+A table has one axis per index variable, in any order, and a last axis for the coordinates of a vector (of size one for
+a number), so that numbers and vectors follow the same rules. `error` bounds the distance between `data`, computed in
+float64, and the value in exact arithmetic on the same stored fields; decisions rest on it. `defined` marks where there
+is a value at all. A value too large for float64 becomes NaN with infinite error, and stays so: nothing hides it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ class Table:
     @property
     def finite(self) -> Bools:
         """Where there is a value that float64 can hold (or none at all); shape (*tokens, 1)."""
-        finite: Bools = np.isfinite(self.data).all(axis=-1, keepdims=True)
-        return finite | ~self.defined
+        return every_coordinate(np.isfinite(self.data)) | ~self.defined
+
+
+def every_coordinate(holds: Bools) -> Bools:
+    """Whether something holds for all coordinates, (*tokens, 1)."""
+    return np.asarray(holds.all(axis=-1, keepdims=True))
 
 
 def constant(value: float, error: float = 0.0) -> Table:
@@ -58,7 +62,7 @@ def stored(axes: Sequence[str], data: Any) -> Table:
 def laid_out(array: NDArray[Any], have: Sequence[str], want: Sequence[str]) -> NDArray[Any]:
     """An array with axes `have` and one more, turned to the axes `want`; axes it lacks get size one."""
     array = array.transpose(*(have.index(a) for a in want if a in have), len(have))
-    return array[tuple(slice(None) if a in have else np.newaxis for a in want) + (slice(None),)]
+    return array[(*(slice(None) if a in have else np.newaxis for a in want), slice(None))]
 
 
 def turned(table: Table, axes: Sequence[str]) -> Table:
@@ -97,8 +101,8 @@ def taken(table: Table, axis: str, tokens: NDArray[np.intp]) -> Table:
     if axis not in table.axes:
         return table
     at = table.axes.index(axis)
-    data, error, defined = (np.take(a, tokens, axis=at) for a in (table.data, table.error, table.defined))
-    return Table(table.axes, data, error, defined)
+    data, error = np.take(table.data, tokens, axis=at), np.take(table.error, tokens, axis=at)
+    return Table(table.axes, data, error, np.take(table.defined, tokens, axis=at))
 
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
@@ -142,7 +146,7 @@ def divided(a: Table, b: Table) -> Table:
         least = np.abs(b.data) - b.error  # the divisor is at least this far from zero
         error = (a.error + np.abs(data) * b.error) / least + ROUND * np.abs(data) + TINY
         error = np.where(least > 0, error, np.inf)
-        nonzero = (b.data != 0).all(axis=-1, keepdims=True)
+        nonzero = every_coordinate(b.data != 0)
         return made(a.axes, np.where(nonzero, data, 0.0), error, a.defined & b.defined & nonzero)
 
 
@@ -169,9 +173,8 @@ def inner(a: Table, b: Table) -> Table:
         # n products and n - 1 additions: relative error n * ROUND / (1 - n * ROUND) of the sum of absolute values
         rounding = (width + 1) * ROUND * np.sum(np.abs(products), axis=-1, keepdims=True)
         error = np.sum(spread, axis=-1, keepdims=True) + rounding + width * TINY
-        exact_zero = ((products == 0) & (spread == 0)).all(axis=-1, keepdims=True)
-        exact_zero &= (((a.data == 0) & (a.error == 0)) | ((b.data == 0) & (b.error == 0))).all(axis=-1, keepdims=True)
-        error = np.where(exact_zero, 0.0, error) * (1 + (width + 1) * 4 * ROUND)
+        zero = every_coordinate(((a.data == 0) & (a.error == 0)) | ((b.data == 0) & (b.error == 0)))
+        error = np.where(zero, 0.0, error) * (1 + 4 * (width + 1) * ROUND)
         return made(a.axes, total[..., np.newaxis], error, a.defined & b.defined)
 
 
@@ -237,7 +240,7 @@ def applied(function: str, a: Table) -> Table:
     with np.errstate(all="ignore"):
         data, error, inside = _FUNCTIONS[function](a)
         # NaN in the argument is an overflow, not a value outside the domain
-        inside = (inside | np.isnan(a.data)).all(axis=-1, keepdims=True)
+        inside = every_coordinate(inside | np.isnan(a.data))
         return made(a.axes, np.where(inside, data, 0.0), error + LIBRARY * np.abs(data), a.defined & inside)
 
 

@@ -143,7 +143,7 @@ def _hard(evaluator: Evaluator, node: Weigh, counted: Table | None) -> Weights:
         return evaluator.exact.kept(node, scores, evaluator.env(rows, shape, row))
 
     kept = _kept(evaluator, node, contest, argument, rows, shape, textbook).reshape(*shape, keys)
-    some = keep.reshape(*shape, keys).any(axis=-1)
+    some = np.asarray(keep.reshape(*shape, keys).any(axis=-1))
     count = np.maximum(kept.sum(axis=-1), 1).astype(np.float64)[..., np.newaxis]
     denominator = Table(rows, count, np.zeros_like(count), some[..., np.newaxis])
     return Weights(indicator((*rows, index), kept), denominator)

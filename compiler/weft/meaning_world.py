@@ -11,7 +11,7 @@ import numpy as np
 from weft.errors import Diagnostic, WeftError
 from weft.meaning_tables import Floats
 from weft.source import Source, Span
-from weft.syntax import Different, Node, Position, Reduce, Ref, Weigh, children
+from weft.syntax import Binary, Call, Different, Else, Expr, Neg, Node, Position, Reduce, Ref, Weigh, children, walk
 from weft.types import Checked
 
 
@@ -34,8 +34,8 @@ class Constant:
     @classmethod
     def of(cls, exact: Fraction) -> Constant:
         value = float(exact)
-        # the distance is rounded up: it bounds
-        return cls(exact, value, float(np.nextafter(abs(float(exact - Fraction(value))), np.inf)) if exact != value else 0.0)
+        distance = float(abs(exact - Fraction(value)))
+        return cls(exact, value, float(np.nextafter(distance, np.inf)) if exact != value else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,37 @@ def free(node: Node) -> frozenset[str]:
     return below
 
 
-def tokens_named(checked: Checked, env: Mapping[str, int]) -> str:
-    """`points 3, centers 1`: tokens as messages name them, counted from one."""
-    return ", ".join(f"{checked.index[index]} {token + 1}" for index, token in env.items()) or "no token"
+def names_read(checked: Checked, node: Expr) -> set[str]:
+    """The fields, parameters and dimensions an expression reads, also through `let`."""
+    names = {part.name for part in walk(node) if isinstance(part, Ref)}
+    return names.union(*(names_read(checked, checked.lets[n].body) for n in names if n in checked.lets))
+
+
+def is_vector(checked: Checked, node: Expr) -> bool:
+    """Whether an expression is a vector (also one of a single coordinate)."""
+    match node:
+        case Ref(name=name, indices=indices):
+            if name in checked.lets:
+                return is_vector(checked, checked.lets[name].body)
+            return bool(indices) and checked.fields[name].width is not None
+        case Binary(left=left, right=right) | Else(body=left, fallback=right):
+            return is_vector(checked, left) or is_vector(checked, right)
+        case Neg(body=body) | Reduce(body=body):
+            return is_vector(checked, body)
+        case Call(function=function, body=body):
+            return function == "unit" or is_vector(checked, body)
+    return False
+
+
+def footprint(world: World, node: Expr) -> int:
+    """The most numbers one table may hold while an expression is evaluated."""
+    width = max(
+        (array.shape[-1] for name, array in world.fields.items() if world.checked.fields[name].width), default=1
+    )
+    largest = 1
+    for part in walk(node):
+        indices = free(part) | ({part.index} if isinstance(part, Reduce | Weigh) else set())
+        largest = max(largest, width * int(np.prod([world.size(i) for i in indices], dtype=np.int64)))
+        if isinstance(part, Ref) and part.name in world.checked.lets:
+            largest = max(largest, footprint(world, world.checked.lets[part.name].body))
+    return largest

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import Any
 
 from weft.errors import InputError
 from weft.source import printable
@@ -34,7 +35,7 @@ class Settings:
     dims: Mapping[str, int] = field(default_factory=dict)
     params: Mapping[str, float] = field(default_factory=dict)
     layers: int | None = None
-    styles: Mapping[str, str] = field(default_factory=dict)
+    styles: Mapping[str, Any] = field(default_factory=dict)
     colour: bool = False
 
 

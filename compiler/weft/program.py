@@ -65,7 +65,7 @@ class _Builder:
             outputs=tuple(self._output(o, shift) for o in checked.spec.outputs),
             layers=layers,
             objective=objective,
-            options=dict(scores=self.normal.scores),
+            options=self.normal.styles.recorded,
         )
         return Transformer(program, MappingProxyType(emitter.tensors))
 
@@ -76,7 +76,7 @@ class _Builder:
         out = []
         for n, (step, blocks) in enumerate(zip(steps, self.emitter.sections[title], strict=True)):
             sublayers: list[ir.Sublayer] = [self.emitter.sublayer(b, f"{title}.{n}.{m}") for m, b in enumerate(blocks)]
-            written = set(step.writes)
+            written = set(step.writes) | (self.normal.shifts if title == "start" and n == 0 else frozenset())
             ready |= written
             if title != "outputs":
                 sublayers += self._refresh(written, ready)
@@ -110,7 +110,7 @@ class _Builder:
             (s, slot)
             for s in self.checked.sets
             for slot in self.emitter.used[s]
-            if self.emitter.role(s, slot) == "constant"
+            if self.emitter.role(s, slot) == "constant" and (s, slot) not in self.normal.shifts
         ]
 
     def _stream(self, name: str) -> ir.Stream:

@@ -14,7 +14,6 @@ from weft.errors import InputError
 from weft.feeds import Feeds
 from weft.options import UsageError
 from weft.source import printable
-from weft.table import plural
 from weft.types import Checked
 from weft.words import did_you_mean
 
@@ -85,9 +84,3 @@ def _matrix(value: Any) -> NDArray[Any]:
     """A tensor or array as rows and columns; a number is one row of one."""
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     return array.reshape(array.shape[0] if array.ndim else 1, -1)
-
-
-def shape(result: Result) -> str:
-    """`5 rows x 2 columns`."""
-    rows, columns = result.values.shape
-    return plural(rows, "row") if columns == 1 else f"{plural(rows, 'row')} x {plural(columns, 'column')}"

@@ -12,6 +12,7 @@ from fractions import Fraction
 from weft.algebra import Dot, Name, Number, Scalars, Size, Vector, VectorAtom, show_atom
 from weft.normal import NAME, ONE, POSITION, Derived, Form, NormalStep, count_slot, show_form
 from weft.source import NOWHERE, Span
+from weft.styles import Styles
 from weft.types import Checked
 
 WIDEST = 4096  # slots per token a product may take
@@ -29,8 +30,8 @@ class Refused(Exception):
 class Slots:
     """The slots of every stream while a program is being lowered."""
 
-    def __init__(self, checked: Checked, dims: Mapping[str, int], params: Mapping[str, float], scores: str) -> None:
-        self.checked, self.dims, self.scores = checked, dims, scores
+    def __init__(self, checked: Checked, dims: Mapping[str, int], params: Mapping[str, float], styles: Styles) -> None:
+        self.checked, self.dims, self.styles = checked, dims, styles
         self.index = dict(checked.index)  # grows by indices renamed apart
         self.given = {name: Fraction(value) for name, value in params.items()}
         self.widths: dict[str, dict[str, int]] = {st: {ONE: 1} for st in checked.sets}
@@ -102,7 +103,8 @@ class Slots:
     def function(self, stream: str, name: str, form: Form) -> str:
         """The slot that holds a function of a linear form."""
         width = max((self.widths[stream][s] for s in form), default=1)
-        return self.derive(stream, f"{name}({show_form(form)})", name, width, form=form)
+        text = f"({show_form(form)})"
+        return self.derive(stream, text if name == "copy" else name + text, name, width, form=form)
 
     def vector_slot(self, stream: str, v: VectorAtom) -> str:
         if isinstance(v, Name):

@@ -6,6 +6,7 @@ pass ever counts lines. Control characters are escaped on the way out: a spec is
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -57,6 +58,11 @@ class Source:
     def at(self, span: Span) -> str:
         """The characters of a span."""
         return self.text[span.start : span.end]
+
+    def said(self, span: Span) -> str:
+        """The characters of a span on one line, without comments, safe to print."""
+        without = re.sub(r"#[^\n]*", " ", self.at(span))
+        return printable(" ".join(without.split()))
 
     def place(self, span: Span) -> str:
         """`name:line:column` of the start of a span."""

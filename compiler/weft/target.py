@@ -58,12 +58,15 @@ def compile_target(target: Target, settings: Settings) -> Checkpoint:
     """The checkpoint of a target: the model's own, or the compiled spec."""
     if target.checkpoint is not None:
         return target.checkpoint
-    with progress(f"compiling {target.name}"):
-        import weft
+    from weft.compiling import compile
 
-        return weft.compile(
-            target.checked, dims=settings.dims, params=settings.params, layers=settings.layers, **settings.styles
-        )
+    try:
+        with progress(f"compiling {target.name}"):
+            return compile(
+                target.checked, dims=settings.dims, params=settings.params, layers=settings.layers, **settings.styles
+            )
+    except InputError as error:  # dimensions and parameters are all that is left to be wrong, and they are typed
+        raise UsageError(str(error)) from None
 
 
 def refuse_changes(target: Target, words: list[str], styles: dict[str, str]) -> None:

@@ -1,152 +1,197 @@
-"""lark's parse tree -> the syntax tree: one small function per grammar rule, found by its name.
+"""The rules of the grammar -> the syntax tree: one small function per rule, found by its name.
 
-Leaves behind no trace of the grammar: parentheses are gone, `+=` is spelt out, numbers are values.
+The parser calls `Builder.build` for each rule it recognises, with the parts already built. Nothing of the grammar is left
+behind: parentheses are gone, `+=` is spelt out, numbers are values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any
-
-from lark import Token, Tree
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from weft import syntax as ast
-from weft.errors import Diagnostic
-from weft.source import Source, Span
+from weft.example_values import fraction, rows, values, whole
+from weft.problems import Problems
+from weft.source import Span
+from weft.tokens import Token
+from weft.words import did_you_mean, listed
+
+DEEPEST = 100  # levels of an expression; the passes after this one are recursive
+LARGEST_POWER = 64
+LARGEST_WHOLE = 1_000_000  # dimensions, layers: more is a slip of the finger
+KINDS = ("onehot", "simplex", "real", *ast.NOISES)
+EXPRESSIONS = ast.Expr.__args__  # type: ignore[attr-defined]
+NODES = (*EXPRESSIONS, ast.Member, ast.Compare, ast.Different)
 
 Rule = Callable[["Builder", Span, list[Any]], Any]
 
 
-def _span(item: Any) -> Span:
-    if isinstance(item, Token):
-        assert item.start_pos is not None
-        assert item.end_pos is not None
-        return Span(item.start_pos, item.end_pos)
-    return Span(item.meta.start_pos, item.meta.end_pos)
+class Clause(NamedTuple):
+    """What stands behind a reduction or in a weighting: `where ...`, `weighted ...`."""
+
+    name: str
+    span: Span
+    value: Any
 
 
-@dataclass
+class Section(NamedTuple):
+    """A section with what it declares."""
+
+    name: str
+    span: Span
+    parts: list[Any]
+
+
+@dataclass(slots=True)
 class Builder:
-    """Turns one parse tree into a `Spec`, collecting problems that only show up while building."""
+    """Builds one `Spec`, noting problems that only show up while building."""
 
-    source: Source
-    problems: list[Diagnostic]
+    problems: Problems
+    _depth: dict[int, int] = field(default_factory=dict)  # id of a live expression -> levels below and including it
 
-    def spec(self, tree: Tree[Token]) -> ast.Spec:
-        """The whole spec; sections that appear twice are joined in the order of the text."""
-        name, *rest = tree.children
-        docs = [str(t)[1:-1] for t in rest if isinstance(t, Token)]
-        parts: dict[str, list[Any]] = {}
-        for section in (t for t in rest if isinstance(t, Tree)):
-            kids = section.children
-            if section.data == "example":
-                parts.setdefault("examples", []).append(self._example(section))
-            elif section.data in ("objective", "repeat"):
-                if section.data in parts:
-                    self._twice(section)
-                value = self.node(kids[0]) if section.data == "objective" else int(kids[0])
-                parts[section.data] = [value]
-            else:
-                key = "steps" if section.data == "layer" else section.data
-                if key == "steps" and key in parts:
-                    self._twice(section)
-                parts.setdefault(key, []).extend(self.node(kid) for kid in kids)
-        single = {key: parts.pop(key)[0] for key in ("objective", "repeat") if key in parts}
-        many = {key: tuple(values) for key, values in parts.items()}
-        return ast.Spec(self.source, _span(name), str(name), " ".join(docs), **many, **single)
+    def build(self, rule: str, span: Span, parts: list[Any]) -> Any:
+        """What a rule stands for."""
+        built = RULES[rule](self, span, parts)
+        if isinstance(built, NODES):
+            self._measure(rule, built, parts)
+        return built
 
-    def _twice(self, section: Tree[Token]) -> None:
-        start = section.meta.start_pos
-        self.problems.append(
-            Diagnostic("P108", Span(start, start + len(section.data)), f"a second `{section.data}` section", "",
-                       (f"a spec has one `{section.data}`; join the two",))
-        )
+    def _measure(self, rule: str, built: Any, parts: list[Any]) -> None:
+        below = max((self._below(part) for part in parts), default=0)
+        depth = below if rule == "group" else below + 1
+        if depth > DEEPEST >= below:
+            self.problems.add("P115", Span(built.span.start, built.span.start + 1), "this expression is nested too deeply",
+                              "", f"at most {DEEPEST} levels, where each term of a long sum is one; give parts of it names (`let`)")
+        self._depth[id(built)] = depth
 
-    def node(self, tree: Any) -> Any:
-        """The syntax node of a rule."""
-        return RULES[tree.data](self, _span(tree), tree.children)
+    def _below(self, part: Any) -> int:
+        if isinstance(part, Clause):
+            return self._below(part.value)
+        if isinstance(part, tuple) and not isinstance(part, Token):
+            return max((self._below(item) for item in part), default=0)
+        if isinstance(part, ast.Ties):
+            return self._below(part.epsilon)
+        return self._depth[id(part)] if isinstance(part, NODES) else 0
 
-    def nodes(self, trees: list[Any]) -> tuple[Any, ...]:
-        return tuple(self.node(t) for t in trees)
-
-    def _example(self, tree: Tree[Token]) -> ast.Example:
-        title, given, expected, layers = "", [], [], 0
-        for kid in tree.children:
-            if isinstance(kid, Token):
-                if kid.type == "INT":
-                    layers = int(kid)
-                else:
-                    title = str(kid)[1:-1]
-            elif kid.data == "given":
-                given.append(ast.Given(_span(kid), str(kid.children[0]), _values(kid.children[1])[0]))
-            else:
-                value, digits = _values(kid.children[1])
-                tolerance = 10.0**-digits if kid.data == "about" else None
-                expected.append(ast.Expected(_span(kid), str(kid.children[0]), value, tolerance))
-        return ast.Example(_span(tree), title, tuple(given), layers, tuple(expected))
+    def whole(self, token: Token, what: str, least: int = 1, most: int = LARGEST_WHOLE) -> int:
+        """The value of a whole number, which must lie in a sensible range."""
+        value = int(token.text) if len(token.text) < 20 else most + 1
+        if not least <= value <= most:
+            self.problems.add("P116", token.span, f"{what} must be between {least} and {most}", f"this is {token.text[:20]}")
+            return least
+        return value
 
 
-# ---- values of examples ----------------------------------------------------------------------------------------------
+# ---- sections --------------------------------------------------------------------------------------------------------
 
 
-def _values(tree: Tree[Token]) -> tuple[ast.Value, int]:
-    """The value, and the most decimals any number in it was written with. One bare number stands for itself."""
-    items = [_value(kid) for kid in tree.children]
-    digits = max(d for _, d in items)
-    only = tree.children[0]
-    bare = len(items) == 1 and isinstance(only, Tree) and (only.data != "rows" or _nested(only))
-    return (items[0][0] if bare else tuple(v for v, _ in items)), digits
+def _spec(b: Builder, span: Span, parts: list[Any]) -> ast.Spec:
+    """The whole spec; sections that appear twice are joined in the order of the text."""
+    name, *rest = parts
+    docs = [part.text[1:-1] for part in rest if isinstance(part, Token)]
+    single: dict[str, Any] = {}
+    many: dict[str, list[Any]] = {}
+    for section in (part for part in rest if isinstance(part, Section)):
+        if section.name in ("objective", "repeat", "steps"):
+            if section.name in single:
+                word = {"steps": "layer"}.get(section.name, section.name)
+                b.problems.add("P108", Span(section.span.start, section.span.start + len(word)), f"a second `{word}`",
+                               f"a spec has one `{word}`", "join the two, with `then` between steps" if word == "layer" else "keep one")
+            single[section.name] = tuple(section.parts) if section.name == "steps" else section.parts[0]
+        else:
+            many.setdefault(section.name, []).extend(section.parts)
+    tables = {key: tuple(found) for key, found in many.items()}
+    return ast.Spec(b.problems.source, name.span, name.text, " ".join(docs), **tables, **single)
 
 
-def _nested(tree: Tree[Token]) -> bool:
-    """Whether `[...]` holds rows itself: `[[0], [1]]` is the whole value, `[0]` a single row of one."""
-    inner = tree.children[0]
-    return isinstance(inner, Tree) and any(isinstance(v, Tree) and v.data == "rows" for v in inner.children)
+def _section(name: str) -> Rule:
+    return lambda b, span, parts: Section(name, span, parts)
 
 
-def _value(tree: Any) -> tuple[ast.Value, int]:
-    if tree.data == "rows":
-        if tree.children[0] is None:
-            return (), 0
-        items = [_value(kid) for kid in tree.children[0].children]
-        return tuple(v for v, _ in items), max(d for _, d in items)
-    sign = -1 if tree.children[0] == "-" else 1
-    numbers = [t for t in tree.children if t != "-"]
-    value = Fraction(str(numbers[0]))
-    for divisor in numbers[1:]:
-        value /= Fraction(str(divisor)) or Fraction(1)
-    mantissa, _, exponent = str(numbers[0]).lower().partition("e")
-    digits = len(mantissa.partition(".")[2]) - int(exponent or 0)
-    return sign * value, digits
+def _repeat(b: Builder, span: Span, parts: list[Any]) -> Section:
+    return Section("repeat", span, [b.whole(parts[0], "`repeat`")])
 
 
-# ---- rules -----------------------------------------------------------------------------------------------------------
+def _example(b: Builder, span: Span, parts: list[Any]) -> Section:
+    title, layers = "", 0
+    for part in parts:
+        if isinstance(part, Token) and part.type == "STRING":
+            title = part.text[1:-1]
+        elif isinstance(part, Token):
+            layers = b.whole(part, "`layers`")
+    given = tuple(part for part in parts if isinstance(part, ast.Given))
+    expected = tuple(part for part in parts if isinstance(part, ast.Expected))
+    return Section("examples", span, [ast.Example(span, title, given, layers, expected)])
 
 
-def _ref(_: Builder, span: Span, kids: list[Any]) -> ast.Ref:
-    return ast.Ref(span, str(kids[0]), tuple(str(k) for k in kids[1:] if k is not None))
+def _given(b: Builder, span: Span, parts: list[Any]) -> ast.Given:
+    value, _, end = whole(parts[1])
+    return ast.Given(Span(span.start, end), parts[0].text, value)
 
 
-def _tokenset(b: Builder, span: Span, kids: list[Any]) -> ast.TokenSet:
-    *indices, name, size = kids
-    return ast.TokenSet(span, tuple(map(str, indices)), str(name), None if size is None else b.node(size))
+def _expected(b: Builder, span: Span, parts: list[Any]) -> ast.Expected:
+    value, _, end = whole(parts[1])
+    return ast.Expected(Span(span.start, end), parts[0].text, value, None)
 
 
-def _input(b: Builder, span: Span, kids: list[Any]) -> ast.Field:
-    ref, type_, bound, init = kids
-    return ast.Field(span, b.node(ref), b.node(type_), bound and b.node(bound), init and b.node(init))
+def _about(b: Builder, span: Span, parts: list[Any]) -> ast.Expected:
+    value, digits, end = whole(parts[1])
+    return ast.Expected(Span(span.start, end), parts[0].text, value, 10.0**-digits)
 
 
-def _param(b: Builder, span: Span, kids: list[Any]) -> ast.Param:
-    name, default, bound = kids
-    return ast.Param(span, str(name), default and b.node(default), bound and b.node(bound))
+# ---- declarations ----------------------------------------------------------------------------------------------------
+
+
+def _ref(_: Builder, span: Span, parts: list[Any]) -> ast.Ref:
+    name, *indices = parts
+    return ast.Ref(span, name.text, tuple(index.text for index in indices if index is not None))
+
+
+def _tokenset(_: Builder, span: Span, parts: list[Any]) -> ast.TokenSet:
+    *indices, name, size = parts
+    return ast.TokenSet(span, tuple(index.text for index in indices), name.text, size)
+
+
+def _input(_: Builder, span: Span, parts: list[Any]) -> ast.Field:
+    target, type_, bound, init = parts
+    return ast.Field(span, target, type_, bound, init)
+
+
+def _unit_type(b: Builder, span: Span, parts: list[Any]) -> ast.Type:
+    word, width = parts
+    if word.text != "unit":
+        b.problems.add("P117", word.span, f"'{word.text}' is not a kind of vector", "did you mean 'unit'?",
+                       "write R^d, or unit R^d for vectors of length one")
+    return ast.Type(span, "unit", width)
+
+
+def _named_type(b: Builder, span: Span, parts: list[Any]) -> ast.Type:
+    word = parts[0].text
+    if word not in KINDS:
+        guess = "R" if word == "r" else "real" if word in ("float", "scalar", "number") else ""
+        b.problems.add("P117", span, f"'{word}' is not a type", f"did you mean '{guess}'?" if guess else did_you_mean(word, KINDS),
+                       "types: R for a number, R^d for a vector, unit R^d for one of length one",
+                       f"of pair fields: onehot, simplex, real; of random fields: {listed(ast.NOISES)}")
+    return ast.Type(span, word)
+
+
+def _bound(_: Builder, span: Span, parts: list[Any]) -> ast.Bound:
+    if parts[0].text == "in":
+        _, opening, low, _, high, closing = parts
+        return ast.Bound(span, (low, opening.text == "("), (high, closing.text == ")"))
+    side = (parts[1], len(parts[0].text) == 1)
+    return ast.Bound(span, side, None) if parts[0].text[0] == ">" else ast.Bound(span, None, side)
+
+
+def _const(_: Builder, span: Span, parts: list[Any]) -> float:
+    value: float = parts[-1].value
+    return -value if len(parts) == 2 else value
 
 
 def _update(op: str) -> Rule:
-    def rule(b: Builder, span: Span, kids: list[Any]) -> ast.Equation:
-        target, body = b.nodes(kids)
+    def rule(b: Builder, span: Span, parts: list[Any]) -> ast.Equation:
+        target, body = parts
         if op:
             body = ast.Binary(span, op, target, body)  # type: ignore[arg-type]
         return ast.Equation(span, target, body)
@@ -154,145 +199,154 @@ def _update(op: str) -> Rule:
     return rule
 
 
-def _bound(b: Builder, span: Span, kids: list[Any]) -> ast.Bound:
-    if kids[0] == "in":
-        low, high = b.node(kids[2]), b.node(kids[4])
-        return ast.Bound(span, (low, kids[1] == "("), (high, kids[5] == ")"))
-    side = (b.node(kids[1]), len(kids[0]) == 1)
-    return ast.Bound(span, side, None) if kids[0][0] == ">" else ast.Bound(span, None, side)
+def _same(_: Builder, span: Span, parts: list[Any]) -> ast.Output:
+    ref = ast.Ref(span, parts[0].text, ())
+    return ast.Output(span, ref, ref)
 
 
-def _output(b: Builder, span: Span, kids: list[Any]) -> ast.Output:
-    if len(kids) == 1:
-        ref = ast.Ref(span, str(kids[0]), ())
-        return ast.Output(span, ref, ref)
-    target, body = b.nodes(kids)
-    return ast.Output(span, target, body)
+# ---- expressions -----------------------------------------------------------------------------------------------------
 
 
 def _binary(op: str) -> Rule:
-    def rule(b: Builder, span: Span, kids: list[Any]) -> ast.Binary:
-        left, right = (b.node(k) for k in kids if not isinstance(k, Token))
-        return ast.Binary(span, op, left, right)  # type: ignore[arg-type]
+    def rule(_: Builder, span: Span, parts: list[Any]) -> ast.Binary:
+        return ast.Binary(span, op, parts[0], parts[-1])  # type: ignore[arg-type]
 
     return rule
 
 
-def _pow(b: Builder, span: Span, kids: list[Any]) -> ast.Expr:
-    base, exponent = b.node(kids[0]), int(kids[1])
-    if isinstance(base, ast.Norm) and kids[0].data == "bars" and exponent == 2:
-        return ast.Square(span, base.body)
-    return ast.Power(span, base, exponent)
+def _pow(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
+    base, exponent = parts[0], b.whole(parts[1], "an exponent", 0, LARGEST_POWER)
+    return ast.Square(span, base.body) if isinstance(base, ast.Norm) and exponent == 2 else ast.Power(span, base, exponent)
 
 
-def _clauses(b: Builder, kids: list[Any]) -> tuple[list[ast.Expr], dict[str, Any]]:
-    """Splits what stands in a call or behind a reduction into expressions and clauses."""
-    exprs: list[ast.Expr] = []
+def _clause(name: str) -> Rule:
+    return lambda b, span, parts: Clause(name, span, parts[0])
+
+
+def _ties(b: Builder, span: Span, parts: list[Any]) -> Clause:
+    word = parts[0].text
+    if word not in ast.TIE_RULES:
+        b.problems.add("P118", parts[0].span, f"'{word}' is not a rule for ties", did_you_mean(word, ast.TIE_RULES),
+                       "rules: first, split, average, within EPS")
+    return Clause("ties", span, ast.Ties(span, word))
+
+
+def _within(_: Builder, span: Span, parts: list[Any]) -> Clause:
+    return Clause("ties", span, ast.Ties(span, "within", parts[0]))
+
+
+def _split(b: Builder, word: Token, parts: list[Any], takes: tuple[str, ...]) -> tuple[list[ast.Expr], dict[str, Any]]:
+    """Parts of a reduction or weighting as expressions and clauses."""
     clauses: dict[str, Any] = {}
-    for kid in kids:
-        if kid.data not in ("weighted", "by", "where", "ties", "within", "noise"):
-            exprs.append(b.node(kid))
-            continue
-        name = "ties" if kid.data == "within" else kid.data
-        if name in clauses:
-            b.problems.append(Diagnostic("P107", _span(kid), f"a second `{name}` clause", "",
-                                         ("join conditions with `and`" if name == "where" else "keep one of the two",)))
-        clauses[name] = b.node(kid)
-    return exprs, clauses
+    for clause in (part for part in parts if isinstance(part, Clause)):
+        if clause.name not in takes:
+            other = "sum and mean" if clause.name in ("weighted", "by") else "a weighting: put it inside its parentheses"
+            b.problems.add("P106", clause.span, f"`{clause.name}` does not belong to {word.text}", "",
+                           f"`{clause.name}` is a clause of {other}")
+        elif clause.name in clauses:
+            b.problems.add("P107", clause.span, f"a second `{clause.name}`", "",
+                           "join conditions with `and`" if clause.name == "where" else "keep one of the two")
+        clauses[clause.name] = clause.value
+    return [part for part in parts if not isinstance(part, Clause)], clauses
 
 
-def _reduction(b: Builder, span: Span, kids: list[Any]) -> ast.Reduce:
-    exprs, clauses = _clauses(b, kids[2:])
-    b.problems.extend(
-        Diagnostic("P106", span, f"`{name}` does not belong to {kids[0]}", "",
-                   (f"`{name}` is a clause of a weighting: put it inside its parentheses",))
-        for name in ("ties", "noise") if name in clauses
-    )
-    return ast.Reduce(span, str(kids[0]), str(kids[1]), exprs[0], clauses.get("weighted"), clauses.get("by"),
-                      clauses.get("where", ()))
+def _reduction(b: Builder, span: Span, parts: list[Any]) -> ast.Reduce:
+    word, index, *rest = parts
+    (body,), clauses = _split(b, word, rest, ("weighted", "by", "where"))
+    return ast.Reduce(span, word.text, index.text, body, clauses.get("weighted"), clauses.get("by"), clauses.get("where", ()))
 
 
-def _weighting(b: Builder, span: Span, kids: list[Any]) -> ast.Weigh:
-    exprs, clauses = _clauses(b, kids[2:])
-    b.problems.extend(
-        Diagnostic("P106", span, f"`{name}` does not belong to {kids[0]}", "",
-                   (f"`{name}` is a clause of sum and mean",))
-        for name in ("weighted", "by") if name in clauses
-    )
-    return ast.Weigh(span, str(kids[0]), str(kids[1]), exprs[0], tuple(exprs[1:]), clauses.get("where", ()),
-                     clauses.get("noise"), clauses.get("ties"))
+def _weighting(b: Builder, span: Span, parts: list[Any]) -> ast.Weigh:
+    word, index, *rest = parts
+    (score, *arguments), clauses = _split(b, word, rest, ("where", "noise", "ties"))
+    return ast.Weigh(span, word.text, index.text, score, tuple(arguments), clauses.get("where", ()), clauses.get("noise"),
+                     clauses.get("ties"))
 
 
-def _condition(b: Builder, span: Span, kids: list[Any]) -> ast.Condition:
-    left = b.node(kids[0])
-    if len(kids) == 1:
+def _condition(b: Builder, span: Span, parts: list[Any]) -> ast.Condition:
+    left = parts[0]
+    if len(parts) == 1:
         if isinstance(left, ast.Ref):
             return ast.Member(span, left)
-        b.problems.append(Diagnostic("P105", span, "this is not a condition", "",
-                                     ("a condition is a one-hot pair field such as y[i,j], or a comparison",)))
+        b.problems.add("P105", span, "this is not a condition", "",
+                       "a condition is a onehot field such as y[i,j], a comparison (a < b), or i != l")
         return ast.Compare(span, ">", left, left)
-    right = b.node(kids[2])
-    if kids[1] == "!=":
-        if all(isinstance(x, ast.Ref) and not x.indices for x in (left, right)):
+    _, mark, right = parts
+    if mark.text == "!=":
+        if isinstance(left, ast.Ref) and isinstance(right, ast.Ref) and not left.indices and not right.indices:
             return ast.Different(span, left.name, right.name)
-        b.problems.append(Diagnostic("P104", _span(kids[1]), "`!=` compares two indices of one set, as in i != l", "",
-                                     ("for values use < or >",)))
+        b.problems.add("P104", mark.span, "`!=` compares two indices of one set", "these are values",
+                       "as in where i != l; for values use < or >")
         return ast.Compare(span, ">", left, right)
-    return ast.Compare(span, str(kids[1]), left, right)  # type: ignore[arg-type]
-
-
-def _group(b: Builder, span: Span, kids: list[Any]) -> ast.Expr:
-    inner: ast.Expr = b.node(kids[0])
-    return replace(inner, span=span)
+    return ast.Compare(span, mark.text, left, right)
 
 
 RULES: dict[str, Rule] = {
+    "start": _spec,
+    "tokens": _section("tokens"),
+    "inputs": _section("inputs"),
+    "random": lambda b, s, p: Section("random", s, p[1:]),
+    "params": _section("params"),
+    "lets": _section("lets"),
+    "layer": _section("steps"),
+    "repeat": _repeat,
+    "outputs": _section("outputs"),
+    "objective": _section("objective"),
+    "example": _example,
+    "given": _given,
+    "equals": _expected,
+    "about": _about,
+    "values": values,
+    "scalar": fraction,
+    "fraction": fraction,
+    "rows": rows,
     "ref": _ref,
     "tokenset": _tokenset,
     "input": _input,
-    "noisy": lambda b, s, k: ast.Field(s, b.node(k[0]), b.node(k[1])),
-    "state": lambda b, s, k: ast.Field(s, b.node(k[0]), b.node(k[1]), start=b.node(k[2])),
-    "param": _param,
-    "let": lambda b, s, k: ast.Let(s, b.node(k[0]), b.node(k[1])),
-    "same": _output,
-    "named": _output,
-    "step": lambda b, s, k: ast.Step(s, b.nodes(k)),
+    "noisy": lambda b, s, p: ast.Field(s, *p),
+    "states": _section("state"),
+    "state": lambda b, s, p: ast.Field(s, p[0], p[1], start=p[2]),
+    "param": lambda b, s, p: ast.Param(s, p[0].text, p[1], p[2]),
+    "let": lambda b, s, p: ast.Let(s, *p),
+    "same": _same,
+    "named": lambda b, s, p: ast.Output(s, *p),
+    "step": lambda b, s, p: ast.Step(s, tuple(p)),
     "set_to": _update(""),
     "add_to": _update("+"),
     "take_from": _update("-"),
-    "number_t": lambda b, s, k: ast.Type(s, "number"),
-    "vector_t": lambda b, s, k: ast.Type(s, "vector", b.node(k[0])),
-    "unit_t": lambda b, s, k: ast.Type(s, "unit", b.node(k[1])),
-    "named_t": lambda b, s, k: ast.Type(s, str(k[0])),  # type: ignore[arg-type]
-    "dim_name": lambda b, s, k: str(k[0]),
-    "dim_int": lambda b, s, k: int(k[0]),
+    "number_t": lambda b, s, p: ast.Type(s, "number"),
+    "vector_t": lambda b, s, p: ast.Type(s, "vector", p[0]),
+    "unit_t": _unit_type,
+    "named_t": _named_type,
+    "dim_name": lambda b, s, p: p[0].text,
+    "dim_int": lambda b, s, p: b.whole(p[0], "a size"),
     "bound": _bound,
-    "init": lambda b, s, k: ast.Init(s, str(k[0]), k[1] and str(k[1])),
-    "const": lambda b, s, k: -b.node(k[1]).value if len(k) == 2 else b.node(k[0]).value,
-    "number": lambda b, s, k: ast.Num(s, float(k[0])),
-    "else_": lambda b, s, k: ast.Else(s, *b.nodes(k)),
+    "init": lambda b, s, p: ast.Init(s, p[0].text, p[1] and p[1].text),
+    "const": _const,
+    "number": lambda b, s, p: ast.Num(s, float(p[0].text)),
+    "else_": lambda b, s, p: ast.Else(s, *p),
     "add": _binary("+"),
     "sub": _binary("-"),
     "mul": _binary("*"),
     "div": _binary("/"),
-    "neg": lambda b, s, k: ast.Neg(s, b.node(k[1])),
+    "neg": lambda b, s, p: ast.Neg(s, p[1]),
     "pow": _pow,
-    "percent": lambda b, s, k: ast.Percent(s, b.node(k[0])),
-    "group": _group,
+    "percent": lambda b, s, p: ast.Percent(s, p[0]),
+    "group": lambda b, s, p: replace(p[0], span=s),
     "reduction": _reduction,
     "weighting": _weighting,
     "call": _weighting,
-    "weighted": lambda b, s, k: b.node(k[0]),
-    "by": lambda b, s, k: b.node(k[0]),
-    "where": lambda b, s, k: b.node(k[0]),
-    "ties": lambda b, s, k: ast.Ties(s, str(k[0])),  # type: ignore[arg-type]
-    "within": lambda b, s, k: ast.Ties(s, "within", b.node(k[0])),
-    "noise": lambda b, s, k: b.node(k[0]),
-    "conditions": lambda b, s, k: b.nodes(k),
+    "weighted": _clause("weighted"),
+    "by": _clause("by"),
+    "where": _clause("where"),
+    "noise": _clause("noise"),
+    "ties": _ties,
+    "within": _within,
+    "conditions": lambda b, s, p: tuple(p),
     "condition": _condition,
-    "apply": lambda b, s, k: ast.Call(s, str(k[0]), b.node(k[1])),
-    "count": lambda b, s, k: ast.Count(s, str(k[0])),
-    "position": lambda b, s, k: ast.Position(s, str(k[0])),
-    "bars": lambda b, s, k: ast.Norm(s, b.node(k[0])),
-    "inner": lambda b, s, k: ast.Inner(s, *b.nodes(k)),
+    "apply": lambda b, s, p: ast.Call(s, p[0].text, p[1]),
+    "count": lambda b, s, p: ast.Count(s, p[0].text),
+    "position": lambda b, s, p: ast.Position(s, p[0].text),
+    "bars": lambda b, s, p: ast.Norm(s, p[0]),
+    "inner": lambda b, s, p: ast.Inner(s, *p),
 }

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from weft.source import Source, Span
-from weft.syntax import Bound, Dimension
+from weft.syntax import Dimension
 
 if TYPE_CHECKING:
     from weft.types import FieldType
@@ -16,7 +16,7 @@ LONGEST_GUESSED = 40  # characters; a close match of something longer is not wor
 MOST_CANDIDATES = 200
 
 
-def closest(name: str, candidates: Iterable[str]) -> str | None:
+def closest(name: str, candidates: Iterable[str], alike: float = 0.6) -> str | None:
     """The candidate a name was probably meant to be; a case slip counts as closest."""
     pool = list(dict.fromkeys(candidates))[:MOST_CANDIDATES]
     if len(name) > LONGEST_GUESSED:
@@ -25,7 +25,7 @@ def closest(name: str, candidates: Iterable[str]) -> str | None:
         if candidate.lower() == name.lower() and candidate != name:
             return candidate
     # One edit in a short word is a small ratio: `gama`/`gamma` is 0.89, `xx`/`x` only 0.67.
-    near = get_close_matches(name, pool, 1, 0.6)
+    near = get_close_matches(name, pool, 1, alike)
     return near[0] if near else None
 
 
@@ -74,8 +74,3 @@ def written(name: str, indices: Iterable[str]) -> str:
 def declared_at(source: Source, *spans: Span) -> str:
     """`declared at spec.weft:3:9`."""
     return "declared at " + joined(source.place(span) for span in spans)
-
-
-def bound_words(bound: Bound) -> str:
-    """A range in words that follow `must be`."""
-    return str(bound)

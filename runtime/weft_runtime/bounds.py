@@ -1,9 +1,9 @@
 """Rigorous error bounds of what the reference computes, relative to exact arithmetic on the fields of a step.
 
-A value v comes with a radius e: the exact number lies in [v - e, v + e]. Fields and constants have radius 0. Each rule
-adds the error it passes on and the rounding of the operation itself (u = 2^-53 per rounding, 2^-1074 where a product may
-underflow), and widens the result a little, because radii are computed in float64 too. What is not finite gets the radius
-infinity: such a row is settled in exact arithmetic.
+A value v comes with a radius e: the exact number lies in [v - e, v + e]. Fields and constants have radius 0. Each
+rule adds the error it passes on and the rounding of the operation itself (u = 2^-53 per rounding, 2^-1074 where a
+product may underflow), and widens the result a little, because radii are computed in float64 too. What is not finite
+gets the radius infinity: such a row is settled in exact arithmetic.
 """
 
 from __future__ import annotations
@@ -74,18 +74,13 @@ def unit_radius(a: Tensor, radius: Tensor, fallback: Tensor, zero: Tensor) -> Te
     return widen(torch.where(zero[:, None], fallback, spread.expand_as(a)))
 
 
-def ratio_radius(
-    out: Tensor, numerators: Tensor, spread: Tensor, values: Tensor, radius: Tensor, normalised: bool
-) -> Tensor:
-    """Radius of sum_k t_k v_k (over sum_k t_k when normalised), t_k known to +-spread, v_k to +-radius.
-
-    (q, c), (q, k), (q, k), (k, c), (k, c) -> (q, c)
-    """
+def sum_radius(numerators: Tensor, spread: Tensor, values: Tensor, radius: Tensor) -> Tensor:
+    """Radius of sum_k t_k v_k, t_k known to +-spread, v_k to +-radius.     (q, k), (q, k), (k, c), (k, c) -> (q, c)"""
     size, weight = values.abs(), numerators.abs()
-    above = weight @ radius + spread @ (size + radius) + 3 * U * (weight @ size) + numerators.shape[1] * TINY
-    if not normalised:
-        return widen(above)
-    mass = numerators.sum(1, keepdim=True).abs()
-    below = spread.sum(1, keepdim=True) + 3 * U * weight.sum(1, keepdim=True)
-    room = torch.where(mass > below, mass - below, 0.0)
+    return weight @ radius + spread @ (size + radius) + 3 * U * (weight @ size) + numerators.shape[1] * TINY
+
+
+def quotient_radius(out: Tensor, above: Tensor, mass: Tensor, below: Tensor) -> Tensor:
+    """Radius of out = sum / mass, the sum known to +-above and the mass (q, 1) to +-below."""
+    room = torch.where(mass.abs() > below, mass.abs() - below, 0.0)
     return widen((above + out.abs() * below) / room + 2 * U * out.abs())

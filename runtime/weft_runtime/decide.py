@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
+from math import inf, nextafter
 
 import torch
 from torch import Tensor
@@ -70,8 +72,8 @@ class _Argmax:
         best_low, best_high = self.low.amax(1, keepdim=True), self.high.amax(1, keepdim=True)
         leaders = self.eligible & (self.high >= best_low)  # who may be the best
         if epsilon:
-            floor_low = torch.nextafter(best_low - epsilon, best_low.new_tensor(-torch.inf))
-            floor_high = torch.nextafter(best_high - epsilon, best_high.new_tensor(torch.inf))
+            floor_low = torch.nextafter(best_low - nextafter(float(epsilon), inf), best_low.new_tensor(-torch.inf))
+            floor_high = torch.nextafter(best_high - nextafter(float(epsilon), -inf), best_high.new_tensor(torch.inf))
             near = self.eligible & (self.high >= floor_low)  # who may be within the tolerance
             first = _first(near)
             sure = self.low.gather(1, first[:, None]) >= floor_high
@@ -95,7 +97,7 @@ class _Argmax:
     def _settle(self, row: int, leaders: list[int], near: list[int]) -> tuple[list[int], int]:
         split = self.weighting.ties == "split"
         try:
-            floor = max(self.oracle(row, key) for key in leaders) - Fraction(self.weighting.epsilon)
+            floor = max(self.oracle(row, key) for key in leaders) - self.weighting.epsilon
             if split:
                 return [key for key in leaders if self.oracle(row, key) >= floor], EXACT
             return [next(key for key in near if self.oracle(row, key) >= floor)], EXACT
@@ -160,7 +162,7 @@ class _Normmax:
         oracle: Oracle,
     ) -> None:
         assert weighting.gamma is not None
-        self.gamma = Fraction(weighting.gamma)
+        self.gamma = weighting.gamma
         self.scores, self.radius, self.low, self.high = scores, radius, low, high
         self.eligible, self.oracle = eligible, oracle
 
@@ -183,7 +185,7 @@ class _Normmax:
     def _keep(self, values: dict[int, Fraction]) -> list[int]:
         ordered = sorted(values, key=lambda key: -values[key])
         total = Fraction(0)
-        for count, (key, following) in enumerate(zip(ordered, ordered[1:], strict=False), start=1):
+        for count, (key, following) in enumerate(pairwise(ordered), start=1):
             total += values[key]
             if self.gamma * (total - count * values[following]) >= 1:
                 return ordered[:count]

@@ -1,9 +1,9 @@
 """Scores in exact rational arithmetic, for the few rows that an error bound does not decide.
 
-A step reads its fields; everything else in the residual follows from them: derived slots by their feed-forwards, scratch
-by the sub-layers of the step that ran before. `Exact` follows these definitions in `fractions.Fraction`, entry by entry
-and only as far as asked, with every earlier decision of the step as it was taken. Functions without rational values
-(exp, log, sqrt, tanh, unit, softmax ...) raise `NotRational`.
+A step reads its fields; everything else in the residual follows from them: derived slots by their feed-forwards,
+scratch by the sub-layers of the step that ran before. `Exact` follows these definitions in `fractions.Fraction`, entry
+by entry and only as far as asked, with every earlier decision of the step as it was taken. Functions without rational
+values (exp, log, sqrt, tanh, unit, softmax ...) raise `NotRational`.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ class Exact:
         """The score of one candidate: a key token, or after the last of them the competing self key."""
         if key < self.size[head.keys]:
             return self.score(head.score, level, head, query, key)
-        assert head.self_key is not None and head.self_key.row is not None
+        assert head.self_key is not None
+        assert head.self_key.row is not None
         return self.features(level, head.query, query, head.self_key.row)[0]
 
     def _head(self, head: Head, level: int, query: int) -> dict[int, Fraction]:
@@ -261,4 +262,3 @@ def _soft(kind: str, scores: Mapping[int, Fraction]) -> dict[int, Fraction]:
         total += score
         threshold = (total - 1) / count
     return {k: max(s - threshold, Fraction(0)) for k, s in scores.items()}
-

@@ -22,7 +22,7 @@ from weft_runtime.errors import ModelError, shown
 MAX_DEPTH = 64  # nesting of the JSON; programs need about 12
 MAX_STRING = 1 << 20  # characters of one string; the spec text is the longest
 _TAGS: dict[type, str] = {ir.Attend: "attend", ir.FFN: "ffn"}
-_FRACTION = re.compile(r"-?[0-9]{1,40}/[0-9]{1,40}")
+_FRACTION = re.compile(r"-?[0-9]{1,1000}/[0-9]{1,1000}")
 
 
 def dumps(document: Mapping[str, Any]) -> str:

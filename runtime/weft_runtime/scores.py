@@ -112,7 +112,8 @@ class Scorer:
         return scale_by_power(value, -2 * part.exponent) if part.exponent else value
 
     def _radius(self, part: _Part, raw: Tensor, value: Tensor, rows: slice) -> Tensor:
-        assert part.eq is not None and part.ek is not None
+        assert part.eq is not None
+        assert part.ek is not None
         eq, terms = part.eq[rows], part.q.shape[1]
         if part.kind == "l2":
             radius = (terms + 4) * U * raw + terms * TINY

@@ -1,4 +1,4 @@
-"""Sums without error: the exact sum of float64 numbers, rounded once. Order-free, so every grouping gives the same bits.
+"""Sums without error: the exact sum of float64 numbers, rounded once; every order and grouping gives the same bits.
 
 A number is split into its integer significand and exponent, and added into 64-bit integer limbs of 32 bits each, which
 together reach over the exponents that occur. Integer addition is exact and commutes, so no order of the terms, blocking
@@ -107,7 +107,9 @@ def _weighted(weights: Tensor, values: Tensor, own: Tensor | None) -> Tensor:
         return out
     for column in several.tolist():
         (keys,) = filled[:, column].nonzero(as_tuple=True)
-        for rows in torch.arange(queries, device=weights.device).split(max(1, 8 * BLOCK // (len(keys) + 1))):
+        size = max(1, 8 * BLOCK // (len(keys) + 1))
+        for start in range(0, queries, size):
+            rows = slice(start, start + size)
             products = weights[rows][:, keys] * values[keys, column]
             out[rows, column] = _dense(_with_own(products, None if own is None else own[rows, column]))
     return out
@@ -124,7 +126,9 @@ def _sparse(weights: Tensor, values: Tensor, own: Tensor | None) -> Tensor:
     numbers = weights[rows, keys]
     place = torch.arange(columns, device=weights.device)
     blocks: list[tuple[Tensor, Tensor]] = []
-    for part in torch.arange(len(rows), device=weights.device).split(max(1, BLOCK // columns)):
+    size = max(1, BLOCK // columns)
+    for start in range(0, len(rows), size):
+        part = slice(start, start + size)
         products = numbers[part, None] * values[keys[part]]
         blocks.append((products.reshape(-1), (rows[part, None] * columns + place).reshape(-1)))
     if own is not None:

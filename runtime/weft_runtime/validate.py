@@ -27,6 +27,7 @@ MAX_PARTS = 1 << 10  # of one score
 MAX_ROWS = 1 << 20  # of one Q, K, A or B
 MAX_LAYERS = 1 << 20
 MAX_TENSOR_NAME = 300
+MAX_NUMBER = 10**300  # of a fraction, so that it fits a float64
 
 INITIALISERS = ("random", "spread", "first", "copy")
 NEEDS_B = frozenset({"product", "select"})
@@ -247,7 +248,7 @@ class _Checker:
         weighting = head.weighting
         within = weighting.ties == "within"
         need(weighting.ties == "first" or weighting.kind == "argmax", f"{where}: {weighting.kind} has no tie rule")
-        need(math.isfinite(weighting.epsilon) and weighting.epsilon >= 0, f"{where}: a tolerance is at least 0")
+        need(0 <= weighting.epsilon <= MAX_NUMBER, f"{where}: a tolerance is at least 0")
         need(within or weighting.epsilon == 0, f"{where}: a tolerance without `ties within`")
         if weighting.kind == "top":
             one = (weighting.count is None) != (weighting.percent is None)
@@ -258,7 +259,8 @@ class _Checker:
             none = weighting.count is None and weighting.percent is None
             need(none, f"{where}: only top takes a count or a percentage")
         if weighting.kind == "normmax":
-            need(weighting.gamma is not None and weighting.gamma > 0, f"{where}: normmax needs a gamma above 0")
+            sound = weighting.gamma is not None and 0 < weighting.gamma <= MAX_NUMBER
+            need(sound, f"{where}: normmax needs a gamma above 0")
         else:
             need(weighting.gamma is None, f"{where}: only normmax takes a gamma")
 

@@ -1,0 +1,168 @@
+"""How precisely an equation can be computed: the interpreter's error bound of it, which gives the contract its kappa.
+
+The interpreter carries, with every value, a rigorous bound on its distance from exact arithmetic on the same stored fields
+(`meaning_tables`). Divided by 16 * eps * max|f| it is the condition of the equation at these fields, in the units of the
+numeric contract; `kappa` is that, and at least 1:
+
+    allowed error of a field f   16 * eps * kappa * max|f|  =  max(16 * eps * max|f|, bound)
+
+So kappa is 1 for choices and hard means, about 1 + (range of the scores) for softmax weights, and grows where a spec itself
+divides by small numbers or takes roots near zero. It knows no algorithm, and decisions do not enter it: they are settled,
+not rounded. Models with dot-product scores keep squared norms in the stream; there the bound is that of the same equation
+with its squares multiplied out. In float32 the bound grows by the ratio of the epsilons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from weft.interpreter import is_vector
+from weft.meaning_decisions import Tally
+from weft.meaning_expressions import Evaluator
+from weft.meaning_rationals import Exact
+from weft.meaning_tables import Floats, turned
+from weft.meaning_world import World
+from weft.syntax import (
+    Binary,
+    Call,
+    Else,
+    Equation,
+    Expr,
+    Inner,
+    Neg,
+    Norm,
+    Num,
+    Reduce,
+    Ref,
+    Square,
+    Weigh,
+)
+from weft.types import Checked
+
+ROUNDINGS = 16  # of the numeric contract
+EPSILON = float(np.finfo(np.float64).eps)
+DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What is allowed for one field at one place."""
+
+    epsilon: float  # of the precision the model stores
+    scale: float  # max|f|
+    bound: float  # error bound, in that precision
+
+    @property
+    def kappa(self) -> float:
+        """The condition; 1 when rounding the result is all there is."""
+        least = ROUNDINGS * self.epsilon * self.scale
+        return max(1.0, self.bound / least) if least > 0 else 1.0
+
+    @property
+    def allowed(self) -> float:
+        return max(ROUNDINGS * self.epsilon * self.scale, self.bound)
+
+
+def tolerance(bound: float, values: Floats, dtype: Any) -> Tolerance:
+    """The contract for a field with these values."""
+    epsilon = float(np.finfo(dtype).eps)
+    scale = float(np.max(np.abs(values), initial=0.0))
+    return Tolerance(epsilon, scale, bound * (epsilon / EPSILON))
+
+
+# ---- the bound -------------------------------------------------------------------------------------------------------
+
+
+def bounds(world: World, equations: tuple[Equation, ...]) -> dict[str, float]:
+    """The largest error bound of each target; infinite where an equation has no bound, or no value."""
+    evaluator = Evaluator(world, Exact(world), Tally())
+    found = {}
+    for equation in equations:
+        table = turned(evaluator.table(equation.body), equation.target.indices)
+        largest = float(np.max(table.error, initial=0.0))
+        found[equation.target.name] = largest if (table.defined & table.finite).all() else np.inf
+    return found
+
+
+def multiplied_out(checked: Checked) -> Checked:
+    """The same spec with every square, length and inner product of sums written as a sum of products."""
+    lets = {name: replace(let, body=_expanded(checked, let.body)) for name, let in checked.lets.items()}
+    spec = checked.spec
+    steps = tuple(
+        replace(step, equations=tuple(replace(e, body=_expanded(checked, e.body)) for e in step.equations))
+        for step in spec.steps
+    )
+    state = tuple(replace(f, start=f.start and _expanded(checked, f.start)) for f in spec.state)
+    outputs = tuple(replace(o, body=_expanded(checked, o.body)) for o in spec.outputs)
+    objective = spec.objective and _expanded(checked, spec.objective)
+    written = replace(spec, steps=steps, state=state, outputs=outputs, objective=objective, lets=tuple(lets.values()))
+    return replace(checked, spec=written, lets=lets)
+
+
+def _expanded(checked: Checked, node: Any) -> Any:
+    """An expression or condition with its squares multiplied out, below first."""
+    changes: dict[str, Any] = {}
+    for one in fields(node):
+        value = getattr(node, one.name)
+        if isinstance(value, tuple):
+            changes[one.name] = tuple(_expanded(checked, v) if hasattr(v, "span") else v for v in value)
+        elif hasattr(value, "span"):
+            changes[one.name] = _expanded(checked, value)
+    node = replace(node, **changes)
+    match node:
+        case Square(body=body):
+            return _product(node, body, body)
+        case Inner(left=left, right=right):
+            return _product(node, left, right)
+        case Norm(body=Binary() as body) if is_vector(checked, body):
+            return Call(node.span, "sqrt", _product(node, body, body))
+    return node
+
+
+def _product(node: Square | Inner | Norm, left: Expr, right: Expr) -> Expr:
+    """<left, right> with sums on either side multiplied out."""
+    match left:
+        case Binary(op="+" | "-", left=a, right=b):
+            return Binary(node.span, left.op, _product(node, a, right), _product(node, b, right))
+        case Neg(body=body):
+            return Neg(node.span, _product(node, body, right))
+    match right:
+        case Binary(op="+" | "-", left=a, right=b):
+            return Binary(node.span, right.op, _product(node, left, a), _product(node, left, b))
+        case Neg(body=body):
+            return Neg(node.span, _product(node, left, body))
+    return Inner(node.span, left, right)
+
+
+# ---- what must agree bit for bit -------------------------------------------------------------------------------------
+
+
+def is_settled(checked: Checked, node: Expr) -> bool:
+    """Whether a value is a choice, or an exact sum of chosen stored values over their number: the same bits everywhere."""
+    match node:
+        case Ref(name=name, indices=indices) if indices:
+            return name in checked.fields
+        case Num():
+            return True
+        case Weigh():
+            return node.kind in DECIDING
+        case Else(body=body, fallback=fallback):
+            return is_settled(checked, body) and is_settled(checked, fallback)
+        case Reduce(kind="sum" | "mean", body=body, weighted=None, by=by):
+            return (by is None or is_settled(checked, by)) and _is_chosen(checked, body, node.index, by is None)
+        case Reduce(kind="max" | "min", body=body):
+            return isinstance(body, Ref) and is_settled(checked, body)
+    return False
+
+
+def _is_chosen(checked: Checked, node: Expr, index: str, may_choose: bool) -> bool:
+    """A stored value, or one times a hard weighting over the index that is summed."""
+    match node:
+        case Ref():
+            return is_settled(checked, node)
+        case Binary(op="*", left=Weigh() as weights, right=Ref() as value):
+            return may_choose and weights.index == index and is_settled(checked, weights) and is_settled(checked, value)
+    return False

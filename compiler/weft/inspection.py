@@ -1,0 +1,189 @@
+"""Every stage of the pipeline as text: what `weft inspect` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol
+
+from weft.bind import bind
+from weft.blockprint import draw
+from weft.graph import build_graph
+from weft.lower import lower
+from weft.source import Span, printable
+from weft.styles import Styles
+from weft.types import Checked
+from weft_runtime import ir
+from weft_runtime.checkpoint import Checkpoint
+
+
+class Options(Protocol):
+    """What the stages need to know of the command line."""
+
+    @property
+    def dims(self) -> Any: ...
+    @property
+    def params(self) -> Any: ...
+    @property
+    def styles(self) -> Any: ...
+    @property
+    def colour(self) -> bool: ...
+
+
+def syntax(checked: Checked, options: Options) -> str:
+    """The syntax tree, one construct a line."""
+    spec = checked.spec
+    out = [f"algorithm {spec.name}"]
+    for name in ("tokens", "inputs", "random", "state", "params", "lets", "steps", "outputs", "objective", "examples"):
+        value = getattr(spec, name)
+        if value:
+            out.append(name)
+            out += ["  " + line for item in (value if isinstance(value, tuple) else (value,)) for line in _tree(item)]
+    return "\n".join(out)
+
+
+def _tree(node: Any) -> Iterator[str]:
+    """A node and what is below it."""
+    plain, below = [], []
+    for f in fields(node):
+        value = getattr(node, f.name)
+        if isinstance(value, Span) or value is None or value == ():
+            continue
+        parts = value if isinstance(value, tuple) else (value,)
+        if all(is_dataclass(p) for p in parts):
+            below += list(parts)
+        else:
+            plain.append(printable(",".join(map(str, parts))))
+    yield f"{type(node).__name__} {' '.join(plain)}".rstrip()
+    for part in below:
+        yield from ("  " + line for line in _tree(part))
+
+
+def graph(checked: Checked, options: Options) -> str:
+    """The algorithm graph: name, operation, type and what each node reads."""
+    return str(build_graph(checked))
+
+
+def normal(checked: Checked, options: Options) -> str:
+    """Attention normal form: heads, maps and commits over named slots."""
+    bound = bind(checked, options.dims, options.params)
+    return str(lower(build_graph(checked), bound.dims, bound.params, Styles(**options.styles)))
+
+
+def program(checkpoint: Checkpoint, options: Options) -> str:
+    """The transformer program: streams with their slots, then every sub-layer."""
+    out = []
+    for stream in checkpoint.program.streams:
+        size = "open" if stream.size is None else f"{stream.size} tokens"
+        out.append(f"stream {stream.name} ({size}, width {stream.width})")
+        out += [f"  {s.offset:>4}:{s.offset + s.width:<4} {s.role:<9} {s.name}" for s in stream.slots]
+    for e in checkpoint.program.embedding:
+        out.append(f"embed  {e.stream}.{e.slot} <- {e.kind}{' ' + e.source if e.source else ''}")
+    for place, step in checkpoint.program.places():
+        out.append(f"step {place}")
+        out += [f"  # {equation}" for equation in step.equations]
+        for sublayer in step.sublayers:
+            out += ["  " + line for line in _sublayer(sublayer)]
+    for o in checkpoint.program.answers():
+        again = f", evaluated again by layer.{o.again} at the end" if o.again is not None else ""
+        out.append(f"output {o.name}: {o.kind} of {o.stream}{'.' + o.slot if o.slot else ''}{again}")
+    return "\n".join(out)
+
+
+def _sublayer(sublayer: ir.Sublayer) -> Iterator[str]:
+    if isinstance(sublayer, ir.FFN):
+        yield f"ffn    {sublayer.stream}.{', '.join(sublayer.writes)} := {sublayer.function}"
+        return
+    yield f"attend sets {', '.join(f'{s}.{t}' for s, t in sublayer.writes) or 'nothing'}"
+    for head in sublayer.heads:
+        yield f"  head {head.name}: {head.query} <- {head.keys}, {_weighting(head.weighting)}{_extras(head)}"
+
+
+def _weighting(w: ir.Weighting) -> str:
+    extra = {
+        "argmax": "" if w.ties == "first" else f" ties {w.ties}",
+        "top": f" {w.count}" if w.count is not None else f" {w.percent}%",
+        "normmax": f" gamma {w.gamma}",
+    }
+    return w.kind + extra.get(w.kind, "")
+
+
+def _extras(head: ir.Head) -> str:
+    parts = [p.kind for p in head.score.parts]
+    out = f", score {' + '.join(parts) or '0'}"
+    if head.masks:
+        out += f", {len(head.masks)} mask{'s' if len(head.masks) > 1 else ''}"
+    if head.self_key:
+        out += ", self key if nothing else" if head.self_key.row is None else ", null key"
+    return out
+
+
+def weights(checkpoint: Checkpoint, options: Options) -> str:
+    """Every matrix of the file as a block matrix with slot names."""
+    out: list[str] = []
+    for place, step in checkpoint.program.places():
+        for n, sublayer in enumerate(step.sublayers):
+            out += _drawn(checkpoint, sublayer, f"{place}.{n}", options.colour)
+    return "\n".join(out)
+
+
+def _drawn(checkpoint: Checkpoint, sublayer: ir.Sublayer, place: str, colour: bool) -> list[str]:
+    def slots(stream: str) -> tuple[ir.Slot, ...]:
+        return checkpoint.program.stream(stream).slots
+
+    def matrix(title: str, name: str, rows: str | None, columns: str) -> list[str]:
+        array = checkpoint.tensors[name]
+        array = array.reshape(1, -1) if array.ndim == 1 else array
+        return [f"{title}  ({name})", *draw(array, slots(rows) if rows else None, slots(columns), colour)]
+
+    if isinstance(sublayer, ir.FFN):
+        out = [f"== {place} feed-forward {sublayer.stream}: {sublayer.function} -> {', '.join(sublayer.writes)}"]
+        out += matrix("A", sublayer.a, None, sublayer.stream)
+        if sublayer.b is not None:
+            out += matrix("B", sublayer.b, None, sublayer.stream)
+        return out
+    out = [f"== {place} attention"]
+    for stream, name in sublayer.carry.items():
+        out += matrix(f"carry of {stream}", name, stream, stream)
+    for head in sublayer.heads:
+        out.append(f"-- head {head.name}: {head.query} <- {head.keys}, {_weighting(head.weighting)}")
+        scores = [("", head.score), *((f" of mask {n + 1} ({m.op} 0)", m.score) for n, m in enumerate(head.masks))]
+        for what, score in scores:
+            for part in score.parts:
+                factor = "" if part.coefficient is None else f" times {float(checkpoint.tensors[part.coefficient]):.6g}"
+                out += matrix(f"Q{what} {part.kind}{factor}", part.q, None, head.query)
+                out += matrix(f"K{what} {part.kind}", part.k, None, head.keys)
+        if head.weighting.kind in ("lse", "max"):
+            out.append(f"V  writes the number to {', '.join(head.writes)}  ({head.value})")
+        else:
+            out += matrix("V", head.value, head.query, head.keys)
+        if head.self_key:
+            out += matrix("V of the self key", head.self_key.value, head.query, head.query)
+            if head.self_key.row is not None:
+                out += matrix("score of the self key", head.self_key.row, None, head.query)
+    return out
+
+
+def plan(checkpoint: Checkpoint, options: Options) -> str:
+    """What the reference backend does, sub-layer by sub-layer."""
+    out = ["backend reference: every matrix as it is, float64, one problem at a time"]
+    for place, step in checkpoint.program.places():
+        for n, sublayer in enumerate(step.sublayers):
+            if isinstance(sublayer, ir.FFN):
+                out.append(f"{place}.{n}  dense feed-forward on {sublayer.stream}")
+                continue
+            for head in sublayer.heads:
+                exact = head.weighting.kind in ir.HARD or bool(head.masks)
+                how = "settled exactly where rounding could decide" if exact else "float64"
+                out.append(f"{place}.{n}  head {head.name}: all {head.query} x {head.keys} scores, {how}; exact sums")
+    return "\n".join(out)
+
+
+STAGES: dict[str, Callable[[Any, Any], str]] = {
+    "syntax": syntax,
+    "graph": graph,
+    "normal": normal,
+    "ir": program,
+    "weights": weights,
+    "plan": plan,
+}

@@ -1,0 +1,110 @@
+"""Places where a reader may look at a run, or change it: identity modules with stable names.
+
+    blocks.{i}.{stream}.hook_resid_pre | hook_resid_post                        (tokens, width)
+    blocks.{i}.attn.{head}.hook_attn_scores | hook_pattern                      (queries, keys)
+    blocks.{i}.attn.{head}.hook_z                                               (queries, width)
+
+Block i is the i-th sub-layer of a layer; weights are shared, so its sites are visited once per iteration. `prelude`
+and `readout` have blocks of their own. A batch adds a leading axis. A forward hook that returns a tensor replaces what
+it saw; from there on the replaced numbers are data, and decisions about them compare them as they are.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from weft_runtime.ir import Attend, Head, Step
+
+
+class HookSite(nn.Identity):
+    """Passes its input on; forward hooks on it may read and replace it."""
+
+
+class Named(nn.Module):
+    """A container whose children have names from a program, mangled where torch needs the name itself."""
+
+    def place(self, name: str, child: nn.Module) -> None:
+        """Adds a child."""
+        self.add_module(attribute(name), child)
+
+    def at(self, name: str) -> nn.Module:
+        """The child of this name."""
+        return self.get_submodule(attribute(name))
+
+
+def attribute(name: str) -> str:
+    """A name that torch accepts for a child or parameter."""
+    name = name.replace(".", "_") or "_"
+    return f"{name}_" if hasattr(nn.Module(), name) else name
+
+
+class HeadSites(nn.Module):
+    """The sites of one head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hook_attn_scores = HookSite()
+        self.hook_pattern = HookSite()
+        self.hook_z = HookSite()
+
+
+class StreamSites(nn.Module):
+    """The sites of one stream around a sub-layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hook_resid_pre = HookSite()
+        self.hook_resid_post = HookSite()
+
+
+class Block(Named):
+    """The sites of one sub-layer."""
+
+    def __init__(self, streams: tuple[str, ...], heads: tuple[Head, ...]) -> None:
+        super().__init__()
+        self.attn = Named()
+        for head in heads:
+            self.attn.place(head.name, HeadSites())
+        self.streams: dict[str, StreamSites] = {}
+        for stream in streams:
+            self.streams[stream] = StreamSites()
+            self.place(stream, self.streams[stream])
+
+    def head(self, name: str) -> HeadSites:
+        """The sites of a head."""
+        sites = self.attn.at(name)
+        assert isinstance(sites, HeadSites)
+        return sites
+
+    def resid(self, stream: str) -> StreamSites:
+        """The sites of a stream."""
+        sites = self.at(stream)
+        assert isinstance(sites, StreamSites)
+        return sites
+
+
+def blocks(steps: tuple[Step, ...], streams: tuple[str, ...]) -> nn.ModuleList:
+    """One block of sites per sub-layer, in order."""
+    found = nn.ModuleList()
+    for step in steps:
+        for sublayer in step.sublayers:
+            found.append(Block(streams, sublayer.heads if isinstance(sublayer, Attend) else ()))
+    return found
+
+
+def listens(site: nn.Module) -> bool:
+    """Whether anyone would notice that a site is visited."""
+    hooked = site._forward_hooks or site._forward_pre_hooks or site._backward_hooks
+    everywhere = torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks
+    return bool(hooked or everywhere or type(site) is not HookSite or "forward" in vars(site))
+
+
+def visit(site: nn.Module, value: Tensor) -> tuple[Tensor, bool]:
+    """What comes out of a site, and whether it was changed (replaced, or edited in place)."""
+    version = value._version
+    out = site(value)
+    if not isinstance(out, Tensor) or out.shape != value.shape:
+        shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise TypeError(f"a hook returned {shape} where a tensor of shape {tuple(value.shape)} is expected")
+    return out, out is not value or out._version != version

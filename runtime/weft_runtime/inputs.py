@@ -1,0 +1,289 @@
+"""What the user gives -> the inputs of every problem of a batch, checked against their contracts.
+
+Shapes: a vector or pair input is [tokens, width], a number [tokens]; one more axis in front makes a batch. A batch of
+problems of different sizes comes with `mask={stream: bool[batch, tokens]}`, or as a list of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weft_runtime.errors import RunError, shown, suggestion
+from weft_runtime.initial import start
+from weft_runtime.ir import Input, Program
+from weft_runtime.noise import check_seed
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where the tokens of a stream stand in the arrays of a batch: how many places, and which each problem uses."""
+
+    places: int
+    rows: list[Tensor]  # per problem; long
+
+    def sizes(self) -> list[int]:
+        return [len(rows) for rows in self.rows]
+
+
+@dataclass(slots=True)
+class Batch:
+    """The inputs of every problem (tokens, width), in float64 but rounded to the storage dtype; layout of the streams."""
+
+    batched: bool
+    count: int
+    values: list[dict[str, Tensor]]
+    layouts: dict[str, Layout]
+    seeds: list[int]
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads arrays for one program; `given` are arrays by name, all with the places and contracts of `inputs`."""
+
+    program: Program
+    inputs: Sequence[Input]
+    dtype: torch.dtype
+    device: torch.device
+    may_start: bool = True  # whether initialisers fill what is missing
+    checked: bool = True  # whether contracts apply
+
+    def read(self, given: Mapping[str, Any], mask: Mapping[str, Any] | None, seed: int | Sequence[int] | None) -> Batch:
+        """The batch, or a RunError that names the input and the row."""
+        self._names(given)
+        arrays = {
+            item.name: self._array(item, given[item.name])
+            for item in self.inputs
+            if item.name in given and given[item.name] is not None
+        }
+        missing = [i.name for i in self.inputs if i.name not in arrays and (i.init is None or not self.may_start)]
+        if missing and self.may_start:
+            raise RunError(f"input {shown(missing[0])} is missing; give {_call(missing[0])}")
+        counts = {
+            name: len(array) for name, array in arrays.items() if isinstance(array, list) or self._is_batch(array, name)
+        }
+        if len(set(counts.values())) > 1:
+            text = ", ".join(f"{shown(name)}: {count}" for name, count in counts.items())
+            raise RunError(f"the inputs are batches of different lengths ({text})")
+        batched = bool(counts) or bool(mask)
+        count = next(iter(counts.values())) if counts else 1
+        if batched and count == 0:
+            raise RunError("the batch is empty; give at least one problem")
+        if mask and not counts:
+            raise RunError("`mask` is for batches; give inputs of shape [batch, tokens, width]")
+        layouts = self._layouts(arrays, mask or {}, count)
+        values: list[dict[str, Tensor]] = [{} for _ in range(count)]
+        for item in self.inputs:
+            if item.name in arrays:
+                for number in range(count):
+                    rows = self._rows(item, arrays[item.name], number, layouts[item.stream])
+                    values[number][item.name] = self._checked(item, rows, number if batched else None)
+        seeds = _seeds(seed, count)
+        if self.may_start:
+            self._start(values, layouts, seeds, count)
+        return Batch(batched, count, values, layouts, seeds)
+
+    # ------------------------------------------------------------------ names and shapes
+    def _names(self, given: Mapping[str, Any]) -> None:
+        known = [item.name for item in self.inputs]
+        for name in given:
+            if name not in known:
+                raise RunError(f"unknown input {shown(name)}{suggestion(str(name), known)}")
+
+    def _slot_width(self, item: Input) -> int:
+        return self.program.stream(item.stream).slot(item.slot).width
+
+    def _rank(self, item: Input) -> int:
+        return 1 if item.kind == "number" else 2
+
+    def _array(self, item: Input, value: Any) -> Tensor | list[Tensor]:
+        rank = self._rank(item)
+        if isinstance(value, list | tuple) and value and all(isinstance(v, Tensor | np.ndarray) for v in value):
+            if all(v.ndim == rank for v in value):
+                return [self._one(item, v) for v in value]
+            value = [np.asarray(v.detach().cpu() if isinstance(v, Tensor) else v) for v in value]
+        return self._one(item, value)
+
+    def _one(self, item: Input, value: Any) -> Tensor:
+        name = shown(item.name)
+        if hasattr(value, "dense") and not isinstance(value, Tensor):
+            value = value.dense()
+        if not isinstance(value, Tensor):
+            try:
+                value = torch.as_tensor(np.asarray(value))
+            except (TypeError, ValueError):
+                raise RunError(f"{name} is not an array of numbers with rows of equal length") from None
+        if value.is_complex() or (value.dtype == torch.bool and item.kind != "onehot"):
+            raise RunError(f"{name} holds {str(value.dtype).removeprefix('torch.')}; give numbers")
+        rank, width = self._rank(item), self._slot_width(item)
+        wanted = "[tokens]" if rank == 1 else f"[tokens, {width}]"
+        shape = list(value.shape)
+        if value.dim() not in (rank, rank + 1):
+            raise RunError(f"{name} has shape {shape}; it must be {wanted}, with one more axis in front for a batch")
+        if rank == 2 and shape[-1] != width:
+            raise RunError(f"{name} has shape {shape}: rows of width {shape[-1]}, but {width} is expected")
+        moved: Tensor = value.to(device=self.device)
+        return moved
+
+    def _is_batch(self, array: Tensor | list[Tensor], name: str) -> bool:
+        item = next(i for i in self.inputs if i.name == name)
+        return isinstance(array, Tensor) and array.dim() > self._rank(item)
+
+    # ------------------------------------------------------------------ sizes
+    def _layouts(
+        self, arrays: Mapping[str, Tensor | list[Tensor]], mask: Mapping[str, Any], count: int
+    ) -> dict[str, Layout]:
+        names = [stream.name for stream in self.program.streams]
+        for name in mask:
+            if name not in names:
+                raise RunError(f"mask for an unknown token set {shown(name)}{suggestion(str(name), names)}")
+        layouts: dict[str, Layout] = {}
+        for stream in self.program.streams:
+            found: tuple[str, list[int]] | None = None
+            for item in self.inputs:
+                if item.stream != stream.name or item.name not in arrays:
+                    continue
+                sizes = self._sizes(arrays[item.name], item.name, count)
+                if found is not None and found[1] != sizes:
+                    raise RunError(
+                        f"{shown(item.name)} has {_some(sizes)} rows, but {shown(found[0])}, also of {stream.name}, "
+                        f"has {_some(found[1])}"
+                    )
+                found = (item.name, sizes)
+                if stream.size is not None and any(size != stream.size for size in sizes):
+                    have = f"{shown(item.name)} has {_some(sizes)} rows"
+                    raise RunError(f"{have}, but {stream.name} has {stream.size} tokens in this model")
+                if any(size == 0 for size in sizes):
+                    raise RunError(f"{shown(item.name)} is empty; {stream.name} needs at least one token")
+            sizes = found[1] if found is not None else [stream.size] * count if stream.size is not None else []
+            if stream.name in mask:
+                layouts[stream.name] = self._masked(stream.name, mask[stream.name], sizes, count)
+            elif sizes:
+                layouts[stream.name] = Layout(max(sizes), [self._order(size) for size in sizes])
+        return layouts
+
+    def _order(self, size: int) -> Tensor:
+        return torch.arange(size, device=self.device)
+
+    def _sizes(self, array: Tensor | list[Tensor], name: str, count: int) -> list[int]:
+        if isinstance(array, list):
+            return [len(part) for part in array]
+        if self._is_batch(array, name):
+            return [array.shape[1]] * count
+        return [len(array)] * count
+
+    def _masked(self, name: str, mask: Any, sizes: list[int], count: int) -> Layout:
+        try:
+            tensor = mask if isinstance(mask, Tensor) else torch.as_tensor(np.asarray(mask))
+        except (TypeError, ValueError):
+            raise RunError(f"the mask of {name} is not an array") from None
+        if self.program.stream(name).size is not None:
+            raise RunError(f"{name} has a fixed number of tokens; a mask is for sets of open size")
+        places = sizes[0] if sizes else 0
+        if tensor.dtype != torch.bool or list(tensor.shape) != [count, places]:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise RunError(f"the mask of {name} is {dtype}{list(tensor.shape)}; it must be bool[{count}, {places}]")
+        if len(set(sizes)) > 1:
+            raise RunError(f"give {name} as a list of arrays or with a mask, not both")
+        tensor = tensor.to(self.device)
+        rows = [row.nonzero()[:, 0] for row in tensor]
+        for number, kept in enumerate(rows):
+            if len(kept) == 0:
+                raise RunError(f"problem {number} of the batch has no token of {name}; at least one is needed")
+        return Layout(places, rows)
+
+    def _rows(self, item: Input, array: Tensor | list[Tensor], number: int, layout: Layout) -> Tensor:
+        if isinstance(array, list):
+            rows = array[number]
+        else:
+            rows = array[number] if self._is_batch(array, item.name) else array
+            rows = rows if len(layout.rows[number]) == len(rows) else rows[layout.rows[number]]
+        return rows[:, None] if self._rank(item) == 1 else rows
+
+    # ------------------------------------------------------------------ contracts
+    def _checked(self, item: Input, rows: Tensor, number: int | None) -> Tensor:
+        """The rows as the storage dtype holds them, when they keep the contract of the input."""
+        stored = rows.to(self.dtype)
+        value = stored.to(torch.float64)
+        if value.is_meta or not self.checked:
+            return value
+        plain = value.detach()
+        self._demand(~torch.isfinite(plain), item, number, rows, "is not finite; remove the row or fill the gap")
+        eps, width = torch.finfo(self.dtype).eps, plain.shape[1]
+        if item.kind == "unit":
+            off = (plain.square().sum(1) - 1).abs() > 16 * eps * width
+            self._demand(off[:, None], item, number, None, "is not a unit vector; divide it by its length first")
+        if item.kind == "onehot":
+            off = ((plain != 0) & (plain != 1)).any(1) | (plain.sum(1) != 1)
+            self._demand(off[:, None], item, number, None, "is not one-hot: exactly one entry must be 1, the others 0")
+        if item.kind == "simplex":
+            off = (plain < 0).any(1) | ((plain.sum(1) - 1).abs() > 16 * eps * width)
+            self._demand(off[:, None], item, number, None, "is not a row of weights: entries >= 0 that sum to 1")
+        if item.low is not None:
+            low, strict = item.low
+            text = f"is out of range: {'more than' if strict else 'at least'} {low:g} is needed"
+            self._demand(plain <= low if strict else plain < low, item, number, rows, text)
+        if item.high is not None:
+            high, strict = item.high
+            text = f"is out of range: {'less than' if strict else 'at most'} {high:g} is needed"
+            self._demand(plain >= high if strict else plain > high, item, number, rows, text)
+        return value
+
+    def _demand(self, wrong: Tensor, item: Input, number: int | None, rows: Tensor | None, text: str) -> None:
+        if not bool(wrong.any()):
+            return
+        row, column = (int(i) for i in wrong.nonzero()[0])
+        place = f"row {row}" + (f", column {column}" if rows is not None and rows.shape[1] > 1 else "")
+        value = "" if rows is None else f" ({float(rows[row, column].detach()):g})"
+        problem = "" if number is None else f"problem {number}, "
+        raise RunError(f"{shown(item.name)}: {problem}{place}{value} {text} (rows are counted from 0)")
+
+    # ------------------------------------------------------------------ initialisers
+    def _start(self, values: list[dict[str, Tensor]], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
+        for item in self.inputs:
+            if item.name in values[0] or item.init is None:
+                continue
+            method, source = item.init
+            size = self.program.stream(item.stream).size
+            rows = []
+            for number in range(count):
+                if self.device.type == "meta":
+                    known = values[number][str(source)]
+                    rows.append(known if method == "copy" else known.new_empty(size or 1, known.shape[1]))
+                    continue
+                known = values[number][str(source)].detach().cpu()
+                made = start(method, known.numpy(), size, item.name, str(source), seeds[number])
+                rows.append(torch.as_tensor(made, device=self.device))
+            sizes = [len(part) for part in rows]
+            layout = layouts.setdefault(item.stream, Layout(max(sizes), [self._order(size) for size in sizes]))
+            if layout.sizes() != sizes:
+                raise RunError(
+                    f"{shown(item.name)} would start with {_some(sizes)} rows, but {item.stream} has "
+                    f"{_some(layout.sizes())} tokens; give {_call(item.name)}"
+                )
+            for number, part in enumerate(rows):
+                values[number][item.name] = self._checked(item, part, number if count > 1 else None)
+
+
+def _call(name: str) -> str:
+    return f"model({shown(name)}=...)"
+
+
+def _some(sizes: Sequence[int]) -> str:
+    distinct = list(dict.fromkeys(sizes))
+    return str(distinct[0]) if len(distinct) == 1 else f"{min(distinct)} to {max(distinct)}"
+
+
+def _seeds(seed: int | Sequence[int] | None, count: int) -> list[int]:
+    if seed is None:
+        return [0] * count
+    if isinstance(seed, Sequence):
+        if len(seed) != count:
+            raise RunError(f"{len(seed)} seeds for {count} problems; give one for each, or one for all")
+        return [check_seed(one) for one in seed]
+    return [check_seed(seed)] * count

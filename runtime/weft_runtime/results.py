@@ -1,0 +1,139 @@
+"""What a run gives back: outputs by name, one-hot outputs as indices, the report of a run, and its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from weft_runtime.errors import suggestion
+
+
+class OneHot:
+    """A one-hot output: which column is 1 in every row, -1 where none is (padding, or not computed yet)."""
+
+    __slots__ = ("columns", "dtype", "indices")
+
+    def __init__(self, indices: Tensor, columns: int, dtype: torch.dtype = torch.float64) -> None:
+        self.indices, self.columns, self.dtype = indices, columns, dtype
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the dense form."""
+        return torch.Size([*self.indices.shape, self.columns])
+
+    def dense(self) -> Tensor:
+        """The rows as zeros and ones."""
+        order = torch.arange(self.columns, device=self.indices.device)
+        return (self.indices[..., None] == order).to(self.dtype)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The dense form as an array."""
+        return np.asarray(self.dense().cpu().numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return self.numpy().astype(dtype) if dtype is not None else self.numpy()
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> OneHot:
+        return OneHot(self.indices[index], self.columns, self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OneHot):
+            return NotImplemented
+        return self.columns == other.columns and torch.equal(self.indices, other.indices)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"OneHot({self.columns} columns, indices={self.indices!r})"
+
+
+class _Named(Mapping[str, Any]):
+    """Tensors by name."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise KeyError(f"no {name!r}{suggestion(str(name), self._values)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}: {list(value.shape)}" for name, value in self._values.items())
+        return f"{type(self).__name__}({inside})"
+
+
+class Outputs(_Named):
+    """The named outputs of a run: tensors, or `OneHot`."""
+
+
+class Fields(_Named):
+    """The stored fields of a state: tensors by field name. A field that nothing has set yet is absent."""
+
+
+class Trace(_Named):
+    """Every slot of every stream after every sub-layer.
+
+    start.{stream}.{slot}, layers.{t}.blocks.{i}.{stream}.{slot}, prelude.{i}..., readout.{i}...; with patterns also
+    layers.{t}.blocks.{i}.{head}.pattern. `fields[t]` are the fields at the input of layer t, the last entry those at
+    the end.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor], fields: list[Fields], outputs: Outputs) -> None:
+        super().__init__(values)
+        self.fields = fields
+        self.outputs = outputs
+
+    @property
+    def layers(self) -> int:
+        """How many layers ran."""
+        return len(self.fields) - 1
+
+
+@dataclass(slots=True)
+class Tiers:
+    """How many query rows each tier settled: float64 with its bound, exact arithmetic, or neither."""
+
+    bound: int = 0
+    exact: int = 0
+    undecided: int = 0
+
+    def add(self, tiers: Tensor) -> None:
+        """Counts the rows of one call."""
+        if tiers.is_meta:
+            return
+        counts = torch.bincount(tiers.to(torch.int64).cpu(), minlength=3).tolist()
+        self.bound += counts[0]
+        self.exact += counts[1]
+        self.undecided += counts[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run did: layers per problem, whether the state stood still, and the tiers of every head that decides."""
+
+    layers: tuple[int, ...] = ()
+    stable: tuple[bool, ...] = ()
+    heads: Mapping[str, Tiers] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Tiers:
+        """The tiers of all heads together."""
+        tiers = self.heads.values()
+        return Tiers(sum(t.bound for t in tiers), sum(t.exact for t in tiers), sum(t.undecided for t in tiers))

@@ -1,0 +1,118 @@
+"""Feed-forwards: z' = E z + W f(A z, B z), token by token, with their error bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from weft_runtime.bounds import added, function_radius, linear_radius, product_radius, unit_radius, widen
+from weft_runtime.errors import RunError
+from weft_runtime.ir import FFN
+from weft_runtime.scores import linear
+from weft_runtime.sums import exact_sum, scale_by_power
+
+NEAR_ZERO = 2.0**-20  # a vector this short beside the terms it is the sum of may be exactly zero
+
+Zero = Callable[[int], bool]  # whether the vector that `unit` reads is exactly zero for this token
+
+_FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "reciprocal": torch.reciprocal,
+    "log": torch.log,
+    "exp": torch.exp,
+    "sqrt": torch.sqrt,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "absolute": torch.abs,
+    "copy": torch.clone,
+}
+_REASONS = {
+    "reciprocal": "a division by zero",
+    "log": "the logarithm of a number that is not positive",
+    "exp": "an exponential that overflows",
+    "sqrt": "the root of a negative number",
+    "product": "a product that overflows",
+    "unit": "unit of a zero vector, and the equation has no `else`",
+}
+
+
+def apply(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, is_zero: Zero) -> tuple[Tensor, Tensor]:
+    """The residual after the feed-forward, and for `unit` which rows were zero."""
+    a = linear(z, weights[ffn.a])
+    b = None if ffn.b is None else linear(z, weights[ffn.b])
+    zero = torch.zeros(len(z), dtype=torch.bool, device=z.device)
+    if ffn.function == "product":
+        assert b is not None
+        hidden = a * b
+    elif ffn.function == "select":
+        assert b is not None
+        hidden = torch.where(b[:, -1:] > 0.5, a, b[:, :-1])
+    elif ffn.function == "unit":
+        zero = _zero_rows(ffn, weights, z, a, is_zero)
+        hidden = _unit(a, b, zero)
+    else:
+        hidden = _FUNCTIONS[ffn.function](a)
+    _check(ffn, hidden)
+    return linear(z, weights[ffn.carry]) + linear(hidden, weights[ffn.out]), zero
+
+
+def _zero_rows(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, a: Tensor, is_zero: Zero) -> Tensor:
+    """The rows where the vector is zero; those near it are asked exactly, since rounding may hide a zero."""
+    length, terms = a.detach().abs().amax(1), z.detach().abs() @ weights[ffn.a].detach().abs().T
+    zero = length == 0
+    if not z.is_meta:
+        for row in ((length <= NEAR_ZERO * terms.amax(1)) & (terms.amax(1) > 0)).nonzero()[:, 0].tolist():
+            zero[row] = is_zero(row)
+    return zero
+
+
+def _unit(a: Tensor, b: Tensor | None, zero: Tensor) -> Tensor:
+    """a / |a|, scaled by a power of two first so that squares neither overflow nor underflow."""
+    safe = torch.where(zero[:, None], 1.0, a)
+    exponent = torch.frexp(safe.detach().abs().amax(1, keepdim=True)).exponent
+    scaled = scale_by_power(safe, -exponent.to(torch.int64))
+    length = exact_sum(scaled.square(), 1).sqrt()[:, None]
+    fallback = torch.full_like(a, torch.nan) if b is None else b
+    return torch.where(zero[:, None], fallback, scaled / length)
+
+
+def _check(ffn: FFN, hidden: Tensor) -> None:
+    if hidden.is_meta:
+        return
+    wrong = (~torch.isfinite(hidden.detach())).any(1)
+    if bool(wrong.any()):
+        reason = _REASONS.get(ffn.function, "a value that overflows")
+        slots = ", ".join(ffn.writes) or "its output"
+        origin = f"{ffn.origin}: " if ffn.origin else ""
+        token = int(wrong.nonzero()[0])
+        raise RunError(f"{origin}token {token} of {ffn.stream} (counted from 0): {reason}, in slot {slots}")
+
+
+def radius(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, error: Tensor, zero: Tensor) -> Tensor:
+    """Radius of the residual after the feed-forward."""
+    tensors = {name: weights[name].detach() for name in (ffn.a, ffn.b, ffn.carry, ffn.out) if name is not None}
+    matrix = tensors[ffn.a]
+    a, ea = linear(z, matrix), linear_radius(matrix, z, error)
+    b = eb = None
+    if ffn.b is not None:
+        b, eb = linear(z, tensors[ffn.b]), linear_radius(tensors[ffn.b], z, error)
+    if ffn.function == "product":
+        assert b is not None
+        assert eb is not None
+        hidden, spread = a * b, product_radius(a, b, ea, eb)
+    elif ffn.function == "select":
+        assert b is not None
+        assert eb is not None
+        flag = b[:, -1:]
+        hidden = torch.where(flag > 0.5, a, b[:, :-1])
+        spread = torch.where(flag > 0.5, ea, eb[:, :-1])
+        spread = torch.where((flag - 0.5).abs() <= eb[:, -1:], torch.inf, spread)
+    elif ffn.function == "unit":
+        fallback = torch.full_like(ea, torch.inf) if eb is None else eb
+        hidden, spread = _unit(a, b, zero), unit_radius(a, ea, fallback, zero)
+    else:
+        hidden, spread = _FUNCTIONS[ffn.function](a), function_radius(ffn.function, a, ea)
+    kept, made = linear(z, tensors[ffn.carry]), linear(hidden, tensors[ffn.out])
+    own = linear_radius(tensors[ffn.carry], z, error) + linear_radius(tensors[ffn.out], hidden, spread)
+    return widen(own + added(kept + made, kept, made))

@@ -1,0 +1,374 @@
+"""Transformer programs built by hand, for tests of the runtime that need no compiler.
+
+Each function returns a `Checkpoint` with weights as constructions.md prints them (A, B, C, H): dense matrices over the
+residual of each stream, built from named slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft_runtime.checkpoint import Checkpoint
+from weft_runtime.ir import (
+    FFN,
+    Attend,
+    Embed,
+    Head,
+    Input,
+    Mask,
+    Output,
+    Part,
+    Program,
+    Score,
+    SelfKey,
+    Slot,
+    Step,
+    Stream,
+    Weighting,
+)
+
+Array = npt.NDArray[np.float64]
+Form = Mapping[str, Any]  # slot -> number, or a matrix from that slot
+
+
+class Builder:
+    """Slots by name -> dense matrices, collected under tensor names."""
+
+    def __init__(self, **streams: Sequence[tuple[str, int, str]]) -> None:
+        self.slots: dict[str, tuple[Slot, ...]] = {}
+        self.tensors: dict[str, Array] = {}
+        for stream, slots in streams.items():
+            at, made = 0, []
+            for name, width, role in slots:
+                made.append(Slot(name, at, width, role))  # type: ignore[arg-type]
+                at += width
+            self.slots[stream] = tuple(made)
+
+    def width(self, stream: str) -> int:
+        return sum(slot.width for slot in self.slots[stream])
+
+    def slot(self, stream: str, name: str) -> Slot:
+        return next(slot for slot in self.slots[stream] if slot.name == name)
+
+    def put(self, name: str, array: Any) -> str:
+        self.tensors[name] = np.asarray(array, dtype=np.float64)
+        return name
+
+    def rows(self, name: str, stream: str, *forms: tuple[int, Form]) -> str:
+        """Linear forms stacked: (rows, {slot: coefficient or matrix})."""
+        out = np.zeros((sum(count for count, _ in forms), self.width(stream)))
+        at = 0
+        for count, form in forms:
+            for slot, value in form.items():
+                place = self.slot(stream, slot)
+                block = np.asarray(value, dtype=np.float64)
+                if block.ndim == 0:
+                    block = block * (np.eye(count) if place.width == count else np.ones((count, place.width)))
+                out[at : at + count, place.columns] += block
+            at += count
+        return self.put(name, out)
+
+    def into(self, name: str, query: str, keys: str, writes: Mapping[str, Form]) -> str:
+        """A value matrix: slot of the query stream <- form over the key stream."""
+        out = np.zeros((self.width(query), self.width(keys)))
+        for slot, form in writes.items():
+            place = self.slot(query, slot)
+            for source, value in form.items():
+                block = np.asarray(value, dtype=np.float64)
+                if block.ndim == 0:
+                    block = block * np.eye(place.width, self.slot(keys, source).width)
+                out[place.columns, self.slot(keys, source).columns] += block
+        return self.put(name, out)
+
+    def carry(self, name: str, stream: str, erase: Sequence[str] = (), keep: Mapping[str, Form] | None = None) -> str:
+        out = np.eye(self.width(stream))
+        for slot in erase:
+            out[self.slot(stream, slot).columns] = 0
+        for slot, form in (keep or {}).items():
+            for source, value in form.items():
+                place, origin = self.slot(stream, slot), self.slot(stream, source)
+                out[place.columns, origin.columns] += value * np.eye(place.width, origin.width)
+        return self.put(name, out)
+
+    def column(self, name: str, stream: str, slot: str, value: float = 1.0) -> str:
+        out = np.zeros((self.width(stream), 1))
+        out[self.slot(stream, slot).columns] = value
+        return self.put(name, out)
+
+    def ffn(self, name: str, stream: str, function: str, slot: str, a: Form, b: Form | None = None, **more: Any) -> FFN:
+        """slot := f(a z, b z), the hidden rows summed up when the slot is narrower than they are."""
+        rows = more.pop("rows", self.slot(stream, slot).width)
+        place = self.slot(stream, slot)
+        out = np.zeros((self.width(stream), rows))
+        out[place.columns] = np.eye(place.width, rows) if rows == place.width else 1.0
+        return FFN(
+            stream,
+            function,  # type: ignore[arg-type]
+            self.carry(f"{name}.carry", stream, [slot]),
+            self.rows(f"{name}.a", stream, (rows, a)),
+            None if b is None else self.rows(f"{name}.b", stream, (rows, b)),
+            self.put(f"{name}.out", out),
+            (slot,),
+            **more,
+        )
+
+    def checkpoint(self, program: Program) -> Checkpoint:
+        return Checkpoint(
+            program, dict(self.tensors), program.name, f"algorithm {program.name}\n", {"d": 2}, {}, "test"
+        )
+
+
+def member_mask(build: Builder, name: str) -> Mask:
+    """y_ij - 1/2 > 0, for queries with names and keys with memberships."""
+    width = build.slot("centers", "id").width
+    q = build.rows(f"{name}.q", "centers", (width, {"id": 1}), (1, {"one": 1}))
+    k = build.rows(f"{name}.k", "points", (width, {"y": 1}), (1, {"one": -0.5}))
+    return Mask(">", Score((Part("dot", q, k),)))
+
+
+def hard_clustering(
+    d: int,
+    k: int,
+    *,
+    style: str = "l2",
+    weighting: Weighting | None = None,
+    update: Weighting | None = None,
+    masked: bool = True,
+    layers: int = 1,
+) -> Checkpoint:
+    """Two streams, two steps: y := nearest center, then c := mean of the members, else the old one.
+
+    `style` dot lifts the score: -|x - c|^2 without its query-only part is 2<x, c> - |c|^2, |c|^2 a derived slot.
+    """
+    dot = style == "dot"
+    centers = [("c", d, "field"), ("one", 1, "constant"), ("id", k, "constant")] + (
+        [("c2", 1, "derived")] if dot else []
+    )
+    build = Builder(points=[("x", d, "field"), ("y", k, "field"), ("one", 1, "constant")], centers=centers)
+    derived: tuple[FFN, ...] = ()
+    if dot:
+        derived = (build.ffn("centers.c2", "centers", "product", "c2", {"c": 1}, {"c": 1}, rows=d, origin="|c|^2"),)
+        q = build.rows("assign.q", "points", (d, {"x": 2}), (1, {"one": 1}))
+        key = build.rows("assign.k", "centers", (d, {"c": 1}), (1, {"c2": -1}))
+        score = Score((Part("dot", q, key),))
+    else:
+        q, key = build.rows("assign.q", "points", (d, {"x": 1})), build.rows("assign.k", "centers", (d, {"c": 1}))
+        score = Score((Part("l2", q, key, build.put("assign.coefficient", -1.0)),))
+    assign = Head(
+        "assign",
+        "points",
+        "centers",
+        score,
+        weighting or Weighting("argmax"),
+        build.into("assign.value", "points", "centers", {"y": {"id": 1}}),
+        writes=("y",),
+        origin="y[i,j] = argmin[j] |x[i] - c[j]|^2",
+    )
+    ones = Score(
+        (
+            Part(
+                "dot",
+                build.rows("update.q", "centers", (1, {"one": 1})),
+                build.rows("update.k", "points", (1, {"one": 1})),
+            ),
+        )
+    )
+    distance = Score(
+        (
+            Part(
+                "l2",
+                build.rows("update.q2", "centers", (d, {"c": 1})),
+                build.rows("update.k2", "points", (d, {"x": 1})),
+                build.put("update.coefficient", -1.0),
+            ),
+        )
+    )
+    unused = ("update.q2", "update.k2", "update.coefficient") if update is None else ("update.q", "update.k")
+    for name in unused:
+        del build.tensors[name]
+    move = Head(
+        "update",
+        "centers",
+        "points",
+        ones if update is None else distance,
+        update or Weighting("normalize"),
+        build.into("update.value", "centers", "points", {"c": {"x": 1}}),
+        masks=(member_mask(build, "update.mask"),) if masked else (),
+        self_key=SelfKey(build.into("update.own", "centers", "centers", {"c": {"c": 1}})),
+        writes=("c",),
+        origin="c[j] = mean[i] x[i] where y[i,j] else c[j]",
+    )
+    steps = (
+        Step((Attend({"points": build.carry("assign.carry", "points", ["y"])}, (assign,)),), (("points", "y"),)),
+        Step((Attend({"centers": build.carry("update.carry", "centers", ["c"])}, (move,)),), (("centers", "c"),)),
+    )
+    kind = "onehot" if (weighting or Weighting("argmax")).ties != "split" else "pair"
+    program = Program(
+        "hard_clustering",
+        (Stream("points", None, build.slots["points"]), Stream("centers", k, build.slots["centers"], derived)),
+        (
+            Input("x", "points", "x", "vector"),
+            Input("c", "centers", "c", "vector", init=("spread", "x")),
+        ),
+        (),
+        (
+            Embed("input", "points", "x", "x"),
+            Embed("one", "points", "one"),
+            Embed("input", "centers", "c", "c"),
+            Embed("one", "centers", "one"),
+            Embed("identity", "centers", "id"),
+        ),
+        (),
+        steps,
+        (),
+        (
+            Output("centers", "vector", "centers", "c"),
+            Output("labels", kind, "points", "y", again=0),  # type: ignore[arg-type]
+        ),
+        layers=layers,
+    )
+    return build.checkpoint(program)
+
+
+def with_objective(checkpoint: Checkpoint) -> Checkpoint:
+    """Adds a read-out step: cost[i] = min_j |x_i - c_j|^2, its total as the objective, and the cost as an output."""
+    program = checkpoint.program
+    points = program.stream("points")
+    width = points.width
+    slot = Slot("cost", width, 1, "field")
+    wide = replace(points, slots=(*points.slots, slot))
+    tensors = {}
+    for name, array in checkpoint.tensors.items():
+        tensors[name] = _widened(program, name, array, "points")
+    column = np.zeros((width + 1, 1))
+    column[width] = -1.0
+    tensors["cost.value"] = column
+    carry = np.eye(width + 1)
+    carry[width] = 0
+    tensors["cost.carry"] = carry
+    head = Head(
+        "cost",
+        "points",
+        "centers",
+        program.layer[0].sublayers[0].heads[0].score,  # type: ignore[union-attr]
+        Weighting("max"),
+        "cost.value",
+        writes=("cost",),
+        origin="sum[i] min[j] |x[i] - c[j]|^2",
+    )
+    step = Step((Attend({"points": "cost.carry"}, (head,)),), (("points", "cost"),))
+    total = Output("objective", "total", "points", "cost")
+    streams = tuple(wide if stream.name == "points" else stream for stream in program.streams)
+    outputs = (*program.outputs, Output("cost", "number", "points", "cost"))
+    changed = replace(program, streams=streams, readout=(step,), objective=total, outputs=outputs)
+    return replace(checkpoint, program=changed, tensors=tensors)
+
+
+def _widened(program: Program, name: str, array: Array, stream: str) -> Array:
+    """A tensor with one more column (or row) wherever it touches the stream that grew."""
+    width = program.stream(stream).width
+    uses = program.tensors()[name]
+    touching = {"assign.q": (1,), "assign.value": (0,), "assign.carry": (0, 1), "update.k": (1,), "update.k2": (1,)}
+    touching |= {"update.value": (1,), "update.mask.k": (1,)}
+    for axis in touching.get(name, ()):
+        assert array.shape[axis] == width, uses
+        array = np.concatenate([array, np.zeros_like(np.take(array, [0], axis))], axis)
+    if name == "assign.carry":
+        array[width, width] = 1.0
+    return array
+
+
+def dual_ascent(d: int, smoothing: float = 1.0, step: float = 1.0) -> Checkpoint:
+    """One stream, one step, two softmax heads with a null key (constructions.md H, language.md 7.3).
+
+    u_s += step * (1/n - sum_t M_st) / (1 + sum_t M_st), M_st = exp((u_s + v_t - |x_s - y_t|^2) / smoothing - 1); and v.
+    """
+    build = Builder(
+        pairs=[
+            ("x", d, "field"),
+            ("y", d, "field"),
+            ("u", 1, "field"),
+            ("v", 1, "field"),
+            ("one", 1, "constant"),
+            ("count", 1, "constant"),
+            ("share", 1, "derived"),
+        ]
+    )
+    share = build.ffn("share", "pairs", "reciprocal", "share", {"count": 1}, origin="1 / count(pairs)")
+    heads, scores = [], []
+    for name, mine, other, own, theirs in (("rows", "x", "y", "u", "v"), ("columns", "y", "x", "v", "u")):
+        q = build.rows(f"{name}.q", "pairs", (1, {own: 1}), (1, {"one": 1}))
+        k = build.rows(f"{name}.k", "pairs", (1, {"one": 1 / smoothing}), (1, {theirs: 1 / smoothing, "one": -1}))
+        near = build.rows(f"{name}.q2", "pairs", (d, {mine: 1})), build.rows(f"{name}.k2", "pairs", (d, {other: 1}))
+        score = Score((Part("l2", *near, build.put(f"{name}.coefficient", -1 / smoothing)), Part("dot", q, k)))
+        scores.append(score)
+        row = np.zeros(build.width("pairs"))
+        heads.append(
+            Head(
+                name,
+                "pairs",
+                "pairs",
+                score,
+                Weighting("softmax"),
+                build.into(f"{name}.value", "pairs", "pairs", {own: {"one": -step}}),
+                self_key=SelfKey(
+                    build.into(f"{name}.own", "pairs", "pairs", {own: {"share": step}}), build.put(f"{name}.row", row)
+                ),
+                writes=(own,),
+                origin=f"{own} += ...",
+            )
+        )
+    scale = np.zeros(build.width("pairs"))
+    scale[build.slot("pairs", "count").columns] = 1
+    plan = Head("plan", "pairs", "pairs", scores[0], Weighting("exp"), "", origin="plan[s,t] = count(pairs) * M[s,t]")
+    program = Program(
+        "dual_ascent",
+        (Stream("pairs", None, build.slots["pairs"], (share,)),),
+        (Input("x", "pairs", "x", "vector"), Input("y", "pairs", "y", "vector")),
+        (),
+        (
+            Embed("input", "pairs", "x", "x"),
+            Embed("input", "pairs", "y", "y"),
+            Embed("one", "pairs", "one"),
+            Embed("count", "pairs", "count", "pairs"),
+        ),
+        (Step((), (("pairs", "u"), ("pairs", "v")), ("u[t] = 0", "v[t] = 0")),),
+        (Step((Attend({}, tuple(heads)),), (("pairs", "u"), ("pairs", "v"))),),
+        (),
+        (
+            Output("u", "number", "pairs", "u"),
+            Output("v", "number", "pairs", "v"),
+            Output("plan", "pattern", "pairs", head=plan, scale=build.put("plan.scale", scale)),
+        ),
+    )
+    return build.checkpoint(program)
+
+
+def soft_clustering(d: int, k: int, gamma: float) -> Checkpoint:
+    """y := softmax_j -gamma |x - c|^2, then c := mean of x weighted by y (constructions.md C)."""
+    base = hard_clustering(d, k, weighting=Weighting("softmax"))
+    assign, update = base.program.layer
+    move: Head = update.sublayers[0].heads[0]  # type: ignore[union-attr]
+    build = Builder(
+        points=[("x", d, "field"), ("y", k, "field"), ("one", 1, "constant")],
+        centers=[("c", d, "field"), ("one", 1, "constant"), ("id", k, "constant")],
+    )
+    tensors = {
+        name: array for name, array in base.tensors.items() if not name.startswith(("update.mask", "update.own"))
+    }
+    q, key = build.rows("update.q", "centers", (k, {"id": 1})), build.rows("update.k", "points", (k, {"y": 1}))
+    tensors |= build.tensors | {"assign.coefficient": np.asarray(-gamma)}
+    move = replace(move, score=Score((Part("dot", q, key),)), masks=(), self_key=None)
+    changed = replace(update, sublayers=(replace(update.sublayers[0], heads=(move,)),))  # type: ignore[arg-type]
+    outputs = (base.program.outputs[0], replace(base.program.outputs[1], kind="pair", again=None))
+    program = replace(base.program, name="soft_clustering", layer=(assign, changed), outputs=outputs)
+    return replace(base, program=program, tensors=tensors)
+
+
+PERCENT = Weighting("top", percent=Fraction(70))

@@ -1,0 +1,298 @@
+"""Data files become tables of finite numbers, or an error that names the place and the way out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft import datafiles
+from weft.datafiles import read_table, write_table
+from weft.errors import InputError
+from weft.progress import Line, progress
+
+
+def write(folder: Path, text: str | bytes, name: str = "points.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def complaint(path: Path, columns: str | None = None, header: str = "auto") -> str:
+    with pytest.raises(InputError) as caught:
+        read_table(path, columns, header)  # type: ignore[arg-type]
+    return str(caught.value).replace(str(path), path.name)
+
+
+READS = {
+    "commas": ("1,2\n3,4\n", [[1, 2], [3, 4]], None),
+    "header": ("a,b\n1,2\n3,4\n", [[1, 2], [3, 4]], ("a", "b")),
+    "tabs": ("a\tb\n1\t2\n", [[1, 2]], ("a", "b")),
+    "semicolons": ("1;2\n3;4", [[1, 2], [3, 4]], None),
+    "white space": ("  1   2\n3 4e-3\n", [[1, 2], [3, 0.004]], None),
+    "spaces behind commas": ("a, b\n1, 2\n", [[1, 2]], ("a", "b")),
+    "one column": ("1\n2\n3\n", [[1], [2], [3]], None),
+    "one column with a name of two words": ("body weight\n1\n2\n", [[1], [2]], ("body weight",)),
+    "one row of words": ("1 2 3", [[1, 2, 3]], None),
+    "windows line ends": ("x,y\r\n1,2\r\n3,4\r\n", [[1, 2], [3, 4]], ("x", "y")),
+    "byte order mark": ("\ufeffx,y\n1,2\n", [[1, 2]], ("x", "y")),
+    "quotes": ('"a, b","c"\n"1","2"\n', [[1, 2]], ("a, b", "c")),
+    "empty lines around": ("\n\n1,2\n3,4\n\n\n", [[1, 2], [3, 4]], None),
+    "comments on top": ("# made by hand\n# x y\n1 2\n", [[1, 2]], None),
+    "header of years over words": ("name,year\n1,2\n", [[1, 2]], ("name", "year")),
+    "no decimal point": ("0,1\n2,3\n", [[0, 1], [2, 3]], None),
+}
+
+
+@pytest.mark.parametrize("case", READS)
+def test_text_tables_are_read(case: str, tmp_path: Path) -> None:
+    text, values, names = READS[case]
+    table = read_table(write(tmp_path, text))
+    assert table.values.dtype == np.float64
+    assert table.values.tolist() == values
+    assert table.names == names
+
+
+COMPLAINTS = {
+    "text column": (
+        "width,kind\n1,red\n2,blue\n",
+        "points.csv line 2, column 2 (kind): 'red' is not a number; correct it, "
+        "or leave the column out with --columns width",
+    ),
+    "missing": (
+        "a,b\n1,2\n3,\n",
+        "points.csv line 3, column 2 (b): the value is missing; fill it in or remove the row, "
+        "or leave the column out with --columns a",
+    ),
+    "NA": (
+        "1,2\nNA,4\n",
+        "points.csv line 2, column 1: the value is missing ('NA'); fill it in or remove the row, "
+        "or leave the column out with --columns 2",
+    ),
+    "NaN": (
+        "1,2\n3,nan\n",
+        "points.csv line 2, column 2: the value is missing ('nan'); fill it in or remove the row, "
+        "or leave the column out with --columns 1",
+    ),
+    "infinity": ("1\n-inf\n", "points.csv line 2, column 1: '-inf' is not finite; correct it or remove the row"),
+    "overflow": ("1\n1e999\n", "points.csv line 2, column 1: '1e999' is not finite; correct it or remove the row"),
+    "underscore": ("1\n1_0\n", "points.csv line 2, column 1: '1_0' is not a number; correct it"),
+    "decimal comma": (
+        "1,5;2,5\n3,5;4,5\n",
+        "points.csv line 1, column 1: '1,5' is not a number; write decimals with a point, without thousands "
+        "separators; if this line names the columns, say --header yes",
+    ),
+    "decimal comma below a header": (
+        "a;b\n1;2,5\n",
+        "points.csv line 2, column 2 (b): '2,5' is not a number; write decimals with a point, without thousands "
+        "separators, or leave the column out with --columns a",
+    ),
+    "ragged": (
+        "1,2\n3,4,5\n",
+        "points.csv line 2 has 3 cells, but line 1 has 2; every line needs the same number, separated by commas",
+    ),
+    "ragged spaces": (
+        "1 2\n3\n",
+        "points.csv line 2 has 1 cell, but line 1 has 2; every line needs the same number, separated by spaces",
+    ),
+    "empty": ("", "points.csv is empty; a data file has one row of numbers per token"),
+    "blank": ("\n  \n", "points.csv is empty; a data file has one row of numbers per token"),
+    "header only": ("a,b\n", "points.csv has a header in line 1, but no rows of numbers below it"),
+    "gap": ("1,2\n\n3,4\n", "points.csv line 2 is empty, but rows follow below it; remove the empty line"),
+    "gap in one column": ("1\n\n3\n", "points.csv line 2 is empty, but rows follow below it; remove the empty line"),
+    "same name twice": (
+        "a,b,a\n1,2,3\n",
+        "points.csv has two columns named 'a' (columns 1 and 3); rename one, or choose by position, as in --columns 1",
+    ),
+    "unclear header": (
+        "id,2019\n1,2\n",
+        "points.csv line 1 ('id', '2019') may be a header or data; say which with --header yes or --header no",
+    ),
+    "typing error in the first row": (
+        "1..5\n2\n",
+        "points.csv line 1 ('1..5') may be a header or data; say which with --header yes or --header no",
+    ),
+    "numbered columns": (
+        "0,1\n0.5,1.5\n",
+        "points.csv line 1 ('0', '1') may be a header or data; say which with --header yes or --header no",
+    ),
+    "text in the first row": (
+        "1,red\n2,blue\n",
+        "points.csv line 1, column 2: 'red' is not a number; correct it, or leave the column out with --columns 1; "
+        "if this line names the columns, say --header yes",
+    ),
+    "control characters": (
+        "a,b\n1,\x1b[31mred\n",
+        "points.csv line 2, column 2 (b): '\\x1b[31mred' is not a number; correct it, "
+        "or leave the column out with --columns a",
+    ),
+    "latin-1": (b"a,b\n1,\xe9\n", "points.csv is not UTF-8 text (byte 0xe9 in line 2); save it as UTF-8"),
+    "utf-16": ("a,b\n".encode("utf-16"), "points.csv is UTF-16 text; save it as UTF-8"),
+    "binary": (b"\x00\x01\x02", "points.csv is not text; data files are CSV, TSV, .npy, .npz or .parquet"),
+    "spreadsheet": (b"PK\x03\x04....", "points.csv is a zip archive (perhaps a spreadsheet); export it as CSV"),
+    "open quotation mark": ('a,b\n1,"2\n' + "x" * 200_000, "is a quotation mark left open?"),
+}
+
+
+@pytest.mark.parametrize("case", COMPLAINTS)
+def test_bad_text_tables_are_refused(case: str, tmp_path: Path) -> None:
+    text, message = COMPLAINTS[case]
+    found = complaint(write(tmp_path, text))
+    assert found == message or (not message.startswith("points.csv") and message in found)
+
+
+def test_columns_by_name_and_position(tmp_path: Path) -> None:
+    path = write(tmp_path, "name,a,b\nred,1,2\nblue,3,4\n")
+    assert read_table(path, "b,a").values.tolist() == [[2, 1], [4, 3]]
+    assert read_table(path, "b,a").names == ("b", "a")
+    assert read_table(path, "3").values.tolist() == [[2], [4]]
+    assert "no column 'c'; its columns are name, a, b" in complaint(path, "c")
+    assert "no column 4; positions count from 1" in complaint(path, "4")
+    assert "no column 0; positions count from 1" in complaint(path, "0")
+    assert "names a column twice" in complaint(path, "a,2")
+
+
+def test_duplicate_names_can_be_chosen_by_position(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b,a\n1,2,3\n")
+    assert read_table(path, "1,3").values.tolist() == [[1, 3]]
+    assert "several columns named 'a' (1 and 3); choose by position" in complaint(path, "a")
+
+
+def test_header_can_be_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "0,1\n0.5,1.5\n")
+    assert read_table(path, header="yes").names == ("0", "1")
+    assert read_table(path, header="no").values.tolist() == [[0, 1], [0.5, 1.5]]
+    assert "'x' is not a number" in complaint(write(tmp_path, "x,y\n1,2\n"), header="no")
+
+
+def test_names_asked_for_mean_that_there_is_a_header(tmp_path: Path) -> None:
+    assert read_table(write(tmp_path, "id,2019\n1,2\n"), "id").values.tolist() == [[1]]
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    write(tmp_path, "1\n")
+    assert complaint(tmp_path / "point.csv").endswith("there is no file point.csv; did you mean 'points.csv'?")
+    assert "is a folder" in complaint(tmp_path)
+    assert "export it as CSV" in complaint(write(tmp_path, b"x", "book.xlsx"))
+
+
+def test_huge_text_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datafiles, "LARGEST_TEXT", 3)
+    assert "Save it as .npy" in complaint(write(tmp_path, "1\n2\n3\n"))
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def test_npy(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(6, dtype=np.int32).reshape(3, 2))
+    assert read_table(tmp_path / "a.npy").values.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert read_table(tmp_path / "a.npy", "2").values.tolist() == [[1], [3], [5]]
+    np.save(tmp_path / "b.npy", np.array([1.0, 2.0]))
+    assert read_table(tmp_path / "b.npy").values.tolist() == [[1], [2]]
+
+
+BAD_ARRAYS = {
+    "axes": (np.zeros((2, 2, 2)), "has 3 axes; data have rows and columns"),
+    "scalar": (np.array(1.0), "has 0 axes"),
+    "text": (np.array(["a"]), "holds values of type <U1; data are real numbers"),
+    "complex": (np.array([1j]), "data are real numbers"),
+    "nan": (np.array([[1, 2], [math.nan, math.inf]]), "row 2, column 1: the value is missing (NaN)"),
+    "infinite": (np.array([[1, 2], [3, -math.inf]]), "row 2, column 2: '-inf' is not finite"),
+    "no rows": (np.zeros((0, 2)), "has no rows"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARRAYS)
+def test_bad_npy(case: str, tmp_path: Path) -> None:
+    array, message = BAD_ARRAYS[case]
+    np.save(tmp_path / "a.npy", array)
+    assert message in complaint(tmp_path / "a.npy")
+
+
+def test_damaged_and_pickled_arrays(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([{}], dtype=object), allow_pickle=True)
+    assert "not a usable .npy file" in complaint(tmp_path / "a.npy")
+    np.save(tmp_path / "b.npy", np.zeros((4, 4)))
+    (tmp_path / "b.npy").write_bytes((tmp_path / "b.npy").read_bytes()[:-8])
+    assert "not a usable .npy file" in complaint(tmp_path / "b.npy")
+    assert "not a usable .npy file" in complaint(write(tmp_path, "1,2\n", "c.npy"))
+    assert "not a usable .npz file" in complaint(write(tmp_path, "1,2\n", "c.npz"))
+
+
+def test_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", whatever=np.array([1.0, 2.0]))
+    assert read_table(tmp_path / "one.npz", array="x").values.tolist() == [[1], [2]]
+    np.savez(tmp_path / "two.npz", x=np.array([1.0]), y=np.array([2.0]))
+    assert read_table(tmp_path / "two.npz", array="y").values.tolist() == [[2]]
+    with pytest.raises(InputError, match=r"several arrays \(x, y\); none is called z"):
+        read_table(tmp_path / "two.npz", array="z")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    assert "pip install pyarrow" in complaint(write(tmp_path, b"PAR1", "a.parquet"))
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.floats(-1, 1)), min_size=1))
+def test_what_is_written_reads_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, rows: list[object]) -> None:
+    path = tmp_path_factory.mktemp("written") / "a.csv"
+    values = np.array(rows, dtype=np.float64)
+    write_table(path, values, ("a", "b, c"), "csv")
+    table = read_table(path)
+    assert table.names == ("a", "b, c")
+    assert table.values.tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "npy"])
+def test_formats_and_float32(form: str, tmp_path: Path) -> None:
+    values = np.array([[0.1, 1e-40], [2.0, 3e38]], dtype=np.float32)
+    path = tmp_path / f"a.{form}"
+    write_table(path, values, ("a", "b"), form)  # type: ignore[arg-type]
+    assert (read_table(path).values.astype(np.float32) == values).all()
+    if form == "csv":
+        assert path.read_text().splitlines()[1] == "0.1,1e-40"
+
+
+# ---- progress --------------------------------------------------------------------------------------------------------
+
+
+class Screen:
+    def __init__(self, tty: bool) -> None:
+        self.text, self.tty = "", tty
+
+    def isatty(self) -> bool:
+        return self.tty
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+
+def test_progress_line_appears_and_goes_away() -> None:
+    import time
+
+    screen = Screen(True)
+    line = Line("reading \x1b", screen, patience=0.0)  # type: ignore[arg-type]
+    deadline = time.monotonic() + 5
+    while "reading" not in screen.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    line.close()
+    assert "reading \\x1b ... 0 s" in screen.text
+    assert screen.text.endswith("\r\x1b[K")
+
+
+def test_progress_is_silent_when_piped_or_quick() -> None:
+    for screen in (Screen(False), Screen(True)):
+        with progress("x", screen) as line:  # type: ignore[arg-type]
+            line.say("y")
+        assert screen.text == ""
