@@ -11,8 +11,8 @@ from weft.check import check
 from weft.interpreter import Interpreter, Run
 from weft.parse import parse
 
-CLUSTERS = "algorithm test\ntokens i, l in points  j, h in centers : k\ninputs x[i] : R^d  c[j] : R^d\n"
-POINTS = "algorithm test\ntokens i, l in points\ninputs x[i] : R^d\n"
+CLUSTERS = "algorithm test\ntokens i, l, q in points  j, h in centers : k\ninputs x[i] : R^d  c[j] : R^d\n"
+POINTS = "algorithm test\ntokens i, l, q in points\ninputs x[i] : R^d\n"
 
 FIVE = np.array([[-3.0], [-2.0], [0.0], [2.0], [3.0]])  # the golden points of constructions.md L.8
 PAIR = np.array([[-1.0], [1.0]])

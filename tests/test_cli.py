@@ -18,9 +18,10 @@ from weft.check import check
 from weft.command_compile import file_size
 from weft.command_new import starter
 from weft.errors import InputError
-from weft.options import STYLES, UsageError, definitions, split_definitions
+from weft.options import STYLE_HELP, UsageError, definitions, split_definitions
 from weft.parse import parse
 from weft.source import Source
+from weft.styles import CHOICES
 
 Weft = Callable[..., tuple[int, str, str]]
 
@@ -124,6 +125,10 @@ USAGE = {
         "error: there is no folder no to put m.safetensors into",
     ),
     "name of a new spec": (["new", "sum"], "error: 'sum' cannot be the name of an algorithm"),
+    "folder of a new spec": (
+        ["new", "mine", "-o", "no/mine.weft"],
+        "error: there is no folder no to put mine.weft into",
+    ),
     "control characters": (["check", "a\x1b[31m"], "error: there is no spec a\\x1b[31m"),
 }
 
@@ -148,10 +153,10 @@ def test_definitions() -> None:
             split_definitions(definitions([f"tau={value}"]), "s", [], ["tau"])
 
 
-def test_every_style_offers_what_the_compiler_takes() -> None:
-    from weft.compiling import SCORES
-
-    assert STYLES["scores"][0] == SCORES
+def test_every_style_is_an_option_that_help_explains(weft: Weft) -> None:
+    assert set(STYLE_HELP) == set(CHOICES)
+    out = weft("compile", "--help")[1]
+    assert all(f"--{name} {{{','.join(values)}}}" in out for name, values in CHOICES.items())
 
 
 # ---- list, check, new ------------------------------------------------------------------------------------------------
@@ -196,6 +201,27 @@ def test_check_reports_all_problems(weft: Weft, tmp_path: Path) -> None:
     assert code == 1
     assert data["ok"] is False
     assert [(p["line"], p["column"], p["end_column"]) for p in data["problems"]] == [(5, 10, 15), (5, 18, 23)]
+
+
+NO_FORM = """algorithm far "a kernel of the distance, which no attention computes between open sets"
+tokens i, l in points
+inputs x[i] : R^d, h[i] : R
+param width > 0, share in (0, 1)
+layer
+  h[i] = sum[l] softmax[l](-|x[i] - x[l]|) * h[l]
+outputs h
+"""
+
+
+def test_check_also_finds_what_has_no_attention_form(weft: Weft, tmp_path: Path) -> None:
+    path = tmp_path / "far.weft"
+    path.write_text(NO_FORM)
+    code, out, err = weft("check", path)
+    assert (code, out) == (1, "")
+    assert err.startswith("error[L")
+    assert "far.weft:6:" in err
+    path.write_text(NO_FORM.replace("(-|x[i] - x[l]|)", "(-|x[i] - x[l]|^2 / (width + share))"))
+    assert weft("check", path)[0] == 0
 
 
 def test_a_refused_spec_is_refused_by_every_command(weft: Weft, tmp_path: Path) -> None:

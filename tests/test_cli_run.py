@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ from weft import cli, folder
 from weft.datafiles import read_table
 from weft.folder import whole_file, whole_folder
 from weft.options import UsageError
+from weft_runtime.checkpoint import Checkpoint
 
 Weft = Callable[..., tuple[int, str, str]]
 
 POINTS = "height,weight\n0,0\n0,1\n4,0\n4,1\n9,9\n"
-WEIGHTED = """algorithm weighted "one weighted mean, from a start"
+WEIGHTED = """algorithm massed "one weighted mean, from a start"
 tokens i in points
        j in centers : k
 inputs x[i] : R^d, w[i] : R >= 0
@@ -74,9 +76,9 @@ def test_start_layers_and_json(weft: Weft) -> None:
     )
     data = json.loads(out)
     assert code == 0
-    assert read("out/centers.csv") == [[0, 0.5], [17 / 3, 10 / 3]]
+    assert read("out/centers.csv") == [[4 / 3, 1 / 3], [6.5, 5]]  # (4, 0) is as near to either: the first
     # the labels belong to the centers in the folder, not to the ones the layer started from
-    assert read("out/labels.csv") == [[0], [0], [1], [1], [1]]
+    assert read("out/labels.csv") == [[0], [0], [0], [0], [1]]
     assert (data["layers"], data["dims"], data["folder"]) == (1, {"k": 2, "d": 2}, "out")
     assert data["outputs"][1] == {
         "name": "labels",
@@ -231,7 +233,7 @@ MISTAKES = {
         "--limit is for runs until stable",
     ),
     "too many centers": (["--data", "points.csv", "-D", "k=9"], 1, "only 5"),
-    "no device": (["--data", "points.csv", "-D", "k=2", "--device", "abacus"], 1, "abacus"),
+    "no device": (["--data", "points.csv", "-D", "k=2", "--device", "abacus"], 2, "--device abacus cannot be used: "),
 }
 
 
@@ -322,7 +324,8 @@ def test_a_failed_exchange_keeps_the_old_folder(tmp_path: Path, monkeypatch: pyt
 
 def test_places_that_cannot_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for place in ("file", "no/such/out"):
+    (tmp_path / "link").symlink_to(tmp_path)
+    for place in ("file", "no/such/out", "link", "."):
         with pytest.raises(UsageError), whole_folder(tmp_path / place, [], True):
             pass
 
@@ -330,9 +333,14 @@ def test_places_that_cannot_be_a_folder(tmp_path: Path) -> None:
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "a"
     target.write_text("old")
-    with pytest.raises(RuntimeError), whole_file(target) as partial:
-        partial.write_text("half")
-        raise RuntimeError
+
+    def fail() -> None:
+        with whole_file(target) as partial:
+            partial.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
     assert target.read_text() == "old"
     with whole_file(target) as partial:
         partial.write_text("new")
@@ -343,10 +351,39 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 # ---- verify ----------------------------------------------------------------------------------------------------------
 
 
-def test_verify_passes_and_fails(weft: Weft) -> None:
-    code, out, err = weft("verify", "lloyd", "-D", "d=1", "-D", "k=2", "--cases", "2")
+TINY = """algorithm tiny "adds one"
+tokens i in points
+inputs x[i] : R
+layer
+  x[i] = x[i] + 1
+outputs x
+"""
+
+
+def test_verify_shows_that_a_model_computes_its_spec(weft: Weft) -> None:
+    Path("tiny.weft").write_text(TINY)
+    Path("x.csv").write_text("0.5\n2\n")
+    code, out, err = weft("verify", "tiny.weft", "--cases", "2")
     assert (code, err) == (0, "")
-    assert out
-    code, out, _ = weft("verify", "lloyd", "--data", "points.csv", "-D", "k=2", "--cases", "1", "--json")
-    assert code == 0
-    assert json.loads(out)["ok"] is True
+    assert out.startswith("tiny: tested")
+    assert "your data" not in out
+    assert "your data" in weft("verify", "tiny.weft", "--cases", "1", "--data", "x.csv")[1]
+
+
+def test_verify_fails_for_weights_that_compute_something_else(weft: Weft) -> None:
+    Path("tiny.weft").write_text(TINY)
+    weft("compile", "tiny.weft", "-o", "good.safetensors")
+    good = Checkpoint.load("good.safetensors")
+    wrong = {name: array * 2 for name, array in good.tensors.items()}
+    replace(good, tensors=wrong).save("bad.safetensors")
+    code, out, _ = weft("verify", "good.safetensors", "--cases", "1", "--json")
+    assert (code, json.loads(out)["ok"]) == (0, True)
+    code, out, err = weft("verify", "bad.safetensors", "--cases", "1", "--json")
+    assert (code, json.loads(out)["ok"], err) == (1, False, "")
+
+
+def test_verify_asks_for_all_data_or_none(weft: Weft) -> None:
+    Path("x.csv").write_text("0\n1\n")
+    code, _, err = weft("verify", "sinkhorn_dual", "--data", "x.csv")
+    assert code == 2
+    assert err == "error: there are no data for y; give --data y=FILE\n"

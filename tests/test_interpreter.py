@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from interpreting import ASSIGN, CLUSTERS, FIVE, LINE, LLOYD, ORIGIN, PAIR, POINTS, interpreter, run
 
+from interpreting import ASSIGN, CLUSTERS, FIVE, LINE, LLOYD, ORIGIN, PAIR, POINTS, interpreter, run
 from weft import interpreter as module
 from weft.errors import InputError
 from weft.interpreter import EvaluationError
@@ -185,12 +185,12 @@ def test_blocks_of_tokens_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     text = f"""{CLUSTERS}let near[i,l] = exp(-|x[i] - x[l]|^2)
     layer y[i,j] = softmax[i](-|x[i] - c[j]|^2)
           m[i] = sum[l] softmax[l](-|x[i] - x[l]|^2) * x[l]
-          n[i] = sum[l] near[l,i] * argmin[l](|x[i] - x[l]|^2 where i != l)
+          n[i] = sum[l] near[l,i] * argmin[l](|x[i] - x[l]|^2 where i != l) else 0
           c[j] = mean[i] x[i] by lowest[i](|x[i] - c[j]|^2, 50%)
     outputs y, m, n, c"""
     x = np.random.default_rng(0).normal(size=(30, 3))
     whole = run(text, {"x": x, "c": x[:4]}, 2)
-    monkeypatch.setattr(module, "BLOCK", 500)
+    monkeypatch.setattr(module, "BLOCK", 100)
     blocks = run(text, {"x": x, "c": x[:4]}, 2)
     assert whole.keys() == blocks.keys()
     assert all(np.array_equal(whole[name], blocks[name]) for name in whole)
@@ -206,12 +206,11 @@ VALUES = {
     "<x[i], x[i]>^2": [625.0, 16.0],
     "|index(i) - 2|": [1.0, 0.0],
     "sum[l] <x[i], x[l]>": [17.0, -4.0],
-    "mean[l] index(l) where i != l": [2.0, 1.0],
+    "mean[l] index(l) where i != l else 0": [2.0, 1.0],
     "max[l] <x[i], x[l]>": [25.0, 4.0],
     "min[l] <x[i], x[l]>": [-8.0, -8.0],
     "sum[l] index(l) where <x[i], x[l]> < 0 and l != i": [2.0, 1.0],
     "mean[l] <x[l], x[l]> weighted index(l)": [11.0, 11.0],
-    "sum[l] <x[l], x[l]> weighted index(l)": [33.0, 33.0],
     "(1/(index(i) - 1) else 7) + 1": [8.0, 2.0],
     "mean[l] index(l) where <x[l], x[l]> > 100 else -1": [-1.0, -1.0],
     "sum[l] index(l) where <x[l], x[l]> > 100": [0.0, 0.0],
@@ -220,6 +219,8 @@ VALUES = {
     "sum[l] argmax[l](<x[l], x[l]>) * index(l)": [1.0, 1.0],
     "sum[l] highest[l](index(l), 1) * index(l)": [2.0, 2.0],
     "log(exp(index(i)))": [1.0, 2.0],
+    "log(sum[l] 2 * exp(1000 * index(l)) * exp(index(i)))": [2001.0 + math.log(2), 2002.0 + math.log(2)],
+    "log(sum[l] exp(-1000 * index(l)) / 2)": [-1000.0 - math.log(2)] * 2,
     "logsumexp[l] (1000 * index(l))": [2000.0, 2000.0],
     "sqrt(|x[i]|^2)": [5.0, 2.0],
     "mean[l] normalize[l](index(l)) * 6": [3.0, 3.0],
@@ -246,6 +247,8 @@ def test_unit_and_length_survive_extreme_scales() -> None:
         found = run(text, {"x": np.array([[3.0, 4.0]]) * scale})
         close(found["a"], [[0.6, 0.8]], 2e-16)
         close(found["b"] / scale, [5.0], 1e-15)
+    only = text.replace("b[i] = |x[i]|", "").replace("a, b", "a")
+    close(run(only, {"x": [[1.5e308, 1.5e308], [1.5e-323, 2e-323]]})["a"], [[0.5**0.5] * 2, [0.6, 0.8]], 2e-16)
 
 
 def test_means_near_the_largest_float_do_not_overflow() -> None:
@@ -256,8 +259,13 @@ def test_means_near_the_largest_float_do_not_overflow() -> None:
 def test_a_mean_of_kept_values_divides_once() -> None:
     # adding v/49 forty-nine times misses v for many v; the exact sum divided by the count never does
     v = 0.1
-    forms = ("mean[l] x[l]", "mean[l] x[l] where index(l) > 0 else x[i]", "mean[l] x[l] by lowest[l](0 * index(l), 100%)",
-             "sum[l] argmax[l](0 * index(l) ties split) * x[l]", "-(sum[l] -x[l] * lowest[l](0 * index(l), 49))")
+    forms = (
+        "mean[l] x[l]",
+        "mean[l] x[l] where index(l) > 0 else x[i]",
+        "mean[l] x[l] by lowest[l](0 * index(l), 100%)",
+        "sum[l] argmax[l](0 * index(l) ties split) * x[l]",
+        "-(sum[l] -x[l] * lowest[l](0 * index(l), 49))",
+    )
     for form in forms:
         found = run(f"{POINTS}layer a[i] = {form} outputs a", {"x": [[v]] * 49})
         assert found["a"].tolist() == [[math.fsum([v] * 49) / 49]] * 49, form
@@ -384,9 +392,9 @@ def test_broken_contract(name: str, values: object, says: str) -> None:
 
 
 def test_dimensions_and_parameters_that_do_not_fit() -> None:
-    with pytest.raises(InputError, match="must be a positive whole number, not 2.5"):
+    with pytest.raises(InputError, match=r"must be a positive whole number, not 2\.5"):
         interpreter(LLOYD, {"k": 2.5})  # type: ignore[dict-item]
-    with pytest.raises(InputError, match="test has no dimension kk; did you mean k?"):
+    with pytest.raises(InputError, match="test has no dimension kk; did you mean k"):
         interpreter(LLOYD, {"kk": 2})
     with pytest.raises(InputError, match="test has no parameter tau"):
         interpreter(LLOYD, tau=3)

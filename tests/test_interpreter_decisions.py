@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from interpreting import ASSIGN, CLUSTERS, LLOYD, POINTS, interpreter, run
 
+from interpreting import ASSIGN, CLUSTERS, LLOYD, POINTS, interpreter, run
 from weft.interpreter import EvaluationError
 
 law = settings(derandomize=True, deadline=None, max_examples=60)
@@ -73,7 +73,8 @@ def test_near_ties_of_a_few_ulps_are_decided_exactly(ulps: int, offset: float) -
 
 def test_a_cluster_of_two_ranks_its_members_exactly() -> None:
     """The mean of two points is off by a rounding: its nearest member is a matter of exact arithmetic."""
-    text = f"{CLUSTERS}layer {ASSIGN} then c[j] = sum[i] argmin[i](|x[i] - c[j]|^2 where y[i,j]) * x[i] else c[j] outputs c"
+    nearest_member = "argmin[i](|x[i] - c[j]|^2 where y[i,j])"
+    text = f"{CLUSTERS}layer {ASSIGN} then c[j] = sum[i] {nearest_member} * x[i] else c[j] outputs c"
     rng = np.random.default_rng(8)
     settled = 0
     for _ in range(50):
@@ -119,13 +120,11 @@ def test_ties_within_a_distance_take_the_first(grid: tuple[np.ndarray, np.ndarra
 @given(GRIDS, st.integers(1, 6), st.sampled_from([0.0, 12.5, 33.3, 50.0, 90.0, 100.0]))
 def test_counts_and_shares_keep_the_right_members(grid: tuple[np.ndarray, np.ndarray], count: int, tau: float) -> None:
     x, c = grid
-    text = f"""{CLUSTERS}param m, tau
-    layer a[i,j] = c[j] * 0 outputs a"""
-    text = f"""{CLUSTERS}param m, tau let D[i,j] = |x[i] - c[j]|^2
-    layer u[j] = sum[i] index(i)^2 * lowest[i](D[i,j], m)   v[j] = sum[i] lowest[i](D[i,j], tau%) * index(i)^2
-          w[j] = sum[i] highest[i](D[i,j], m) * index(i)^2
+    text = f"""{CLUSTERS}param number, tau let D[i,j] = |x[i] - c[j]|^2
+    layer u[j] = sum[i] index(i)^2 * lowest[i](D[i,j], number)   v[j] = sum[i] lowest[i](D[i,j], tau%) * index(i)^2
+          w[j] = sum[i] highest[i](D[i,j], number) * index(i)^2
     outputs u, v, w"""
-    found = run(text, {"x": x, "c": c}, m=count, tau=tau)
+    found = run(text, {"x": x, "c": c}, number=count, tau=tau)
     for j, center in enumerate(c):
         distances = [squared(row, center) for row in x]
         ranked = sorted(range(len(x)), key=lambda i: (distances[i], i))[:count]
@@ -151,10 +150,9 @@ def test_percentages_are_exact_decimals(m: int, tau: float, kept: int) -> None:
 @given(st.lists(st.integers(-8, 8), min_size=1, max_size=8), st.sampled_from([2.0, 1.0, 0.5, 0.25, 0.1, 0.01]))
 def test_normmax_is_the_maximiser_of_its_objective(scores: list[int], gamma: float) -> None:
     """m maximises (gamma * S_m - 1) / m, the fewest of several; ties are kept or dropped as a block."""
-    text = f"{POINTS}param gamma layer w[i] = normmax[i](<x[i], x[i]> * 0 + s[i], gamma) outputs w".replace(
-        "inputs x[i] : R^d", "inputs x[i] : R^d, s[i] : R"
-    )
-    weights = run(text, {"x": np.zeros((len(scores), 1)), "s": scores}, gamma=gamma)["w"]
+    text = """algorithm test tokens i in points inputs s[i] : R param gamma > 0
+    layer w[i] = normmax[i](s[i], gamma) outputs w"""
+    weights = run(text, {"s": scores}, gamma=gamma)["w"]
     ranked = sorted(scores, reverse=True)
     value = [(Fraction(gamma) * sum(ranked[:m]) - 1) / m for m in range(1, len(ranked) + 1)]
     kept = value.index(max(value)) + 1
@@ -166,7 +164,7 @@ def test_normmax_is_the_maximiser_of_its_objective(scores: list[int], gamma: flo
 def test_a_threshold_that_is_a_mean_is_compared_exactly() -> None:
     # with thirds, |x - mean|^2 equals the mean of all such values for the outer points only in exact arithmetic
     text = f"""{POINTS}let D[i] = |x[i] - (mean[l] x[l])|^2
-    layer a[i] = sum[l] index(l) where D[l] >= (mean[i] D[i])   b[i] = sum[l] index(l) where D[l] > (mean[i] D[i])
+    layer a[i] = sum[l] index(l) where D[l] >= (mean[q] D[q])   b[i] = sum[l] index(l) where D[l] > (mean[q] D[q])
     outputs a, b"""
     rng = np.random.default_rng(2)
     for _ in range(40):
@@ -211,7 +209,8 @@ def test_scores_too_large_for_float64_are_ranked_exactly() -> None:
 
 
 def test_sampling_adds_stored_noise_exactly() -> None:
-    text = f"{CLUSTERS}random g[i,j] : gumbel layer c[j] = sum[i] sample[i](-|x[i] - c[j]|^2 noise g[i,j]) * x[i] outputs c"
+    text = f"""{CLUSTERS}random g[i,j] : gumbel
+    layer c[j] = sum[i] sample[i](-|x[i] - c[j]|^2 noise g[i,j]) * x[i] outputs c"""
     x = np.array([[0.0], [1.0], [2.0]])
     noise = np.array([[[0.0], [1.0], [4.0]]])  # every sum is 0: the first wins
     assert interpreter(text).run({"x": x, "c": [[0.0]]}, 1, noise={"g": noise})["c"].tolist() == [[0.0]]
@@ -222,12 +221,10 @@ def test_sampling_adds_stored_noise_exactly() -> None:
 @pytest.mark.parametrize(
     ("weighting", "says"),
     [
-        ("lowest[i](|x[i]|^2, m)", "`lowest` needs a whole number, at least 1"),
-        ("lowest[i](|x[i]|^2, (-m)%)", "`lowest` needs a share between 0% and 100%"),
-        ("normmax[i](|x[i]|^2, -m)", "`normmax` needs a positive number"),
-        ("argmin[i](|x[i]|^2 ties within -m)", "`ties within` needs a number that is not negative"),
+        ("lowest[i](|x[i]|^2, p)", "`lowest` needs a whole number, at least 1"),
+        ("highest[i](|x[i]|^2, (-p)%)", "`highest` needs a share between 0% and 100%"),
     ],
 )
 def test_arguments_of_weightings_are_checked(weighting: str, says: str) -> None:
     with pytest.raises(EvaluationError, match=says):
-        run(f"{POINTS}param m layer w[i] = {weighting} outputs w", {"x": [[1.0], [2.0]]}, m=1.5)
+        run(f"{POINTS}param p layer w[i] = {weighting} outputs w", {"x": [[1.0], [2.0]]}, p=1.5)

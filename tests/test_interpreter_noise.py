@@ -6,8 +6,8 @@ import zlib
 
 import numpy as np
 import pytest
-from interpreting import CLUSTERS, FIVE, LLOYD, POINTS, interpreter
 
+from interpreting import CLUSTERS, FIVE, LLOYD, POINTS, interpreter
 from weft.errors import InputError
 from weft.meaning_noise import draw, philox, uniforms
 
@@ -50,7 +50,7 @@ def test_numbers_have_the_moments_of_their_laws() -> None:
         values = draw(kind, 11, "g", 0, (n // 4, 4))
         assert abs(values.mean() - mean) < 5 * deviation / np.sqrt(n)
         assert abs(values.std() - deviation) < 0.03
-    assert 0 < draw("uniform", 11, "g", 0, (n,)).min()
+    assert draw("uniform", 11, "g", 0, (n,)).min() > 0
 
 
 NOISY = f"{POINTS}random g[i] : normal layer a[i] = g[i] outputs a"
@@ -73,7 +73,7 @@ def test_noise_that_does_not_fit_is_refused() -> None:
         machine.run({"x": FIVE}, 2, noise={"g": np.zeros((1, 5))})
     with pytest.raises(InputError, match="not finite in layer 1"):
         machine.run({"x": FIVE}, 1, noise={"g": np.full((1, 5), np.nan)})
-    with pytest.raises(InputError, match="has no random field h; did you mean"):
+    with pytest.raises(InputError, match="has no random field h"):
         machine.run({"x": FIVE}, 1, noise={"h": np.zeros((1, 5))})
     with pytest.raises(InputError, match="the seed must lie between"):
         machine.run({"x": FIVE}, 1, seed=-1)
@@ -96,22 +96,22 @@ def test_first_takes_distinct_rows_in_the_given_order() -> None:
     assert start("first", [[5.0], [5.0], [1.0], [5.0], [9.0]], 3) == [5.0, 1.0, 9.0]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_and_spread_pick_by_inverse_cumulative_chances(seed: int) -> None:
-    x = [[7.0], [1.0], [1.0], [4.0], [1.0], [4.0]]
-    rows, counts = [1.0, 4.0, 7.0], [3.0, 2.0, 1.0]
-    numbers = uniforms(seed, "init:c", 0, np.arange(3), 0)[0].tolist()
+    rows, counts = [1.0, 4.0, 7.0, 8.0, 12.0], [30.0, 2.0, 1.0, 9.0, 3.0]
+    x = np.random.default_rng(0).permutation(np.repeat(rows, np.array(counts, dtype=int)))[:, np.newaxis]
+    numbers = uniforms(seed, "init:c", 0, np.arange(4), 0)[0].tolist()
     left, expected = list(counts), []
     for number in numbers:
         at = pick(left, number)
         expected.append(rows[at])
         left[at] = 0.0
-    assert start("random", x, 3, seed) == expected
+    assert start("random", x, 4, seed) == expected
     spread = [rows[pick(counts, numbers[0])]]
     for number in numbers[1:]:
         chances = [w * min((r - s) ** 2 for s in spread) for w, r in zip(counts, rows, strict=True)]
         spread.append(rows[pick(chances, number)])
-    assert start("spread", x, 3, seed) == spread
+    assert start("spread", x, 4, seed) == spread
 
 
 def test_starts_do_not_depend_on_the_order_of_rows() -> None:
@@ -124,12 +124,13 @@ def test_starts_do_not_depend_on_the_order_of_rows() -> None:
 
 
 def test_copy_takes_the_rows_as_they_are() -> None:
-    text = "algorithm t tokens i in points, p in modes inputs x[i] : R^d, m[p] : R^d init copy(x) layer m[p] = 2 * m[p] outputs m"
+    text = """algorithm test tokens i in points, p in modes inputs x[i] : R^d, m[p] : R^d init copy(x)
+    layer m[p] = 2 * m[p] outputs m"""
     assert interpreter(text).run({"x": FIVE}, 1)["m"].tolist() == (2 * FIVE).tolist()
 
 
 def test_starts_that_cannot_be_made_are_refused() -> None:
-    with pytest.raises(InputError, match="c starts from 3 different rows of x .*has only 2 different rows"):
+    with pytest.raises(InputError, match=r"c starts from 3 different rows of x .*has only 2 different rows"):
         start("spread", [[1.0], [2.0], [1.0]], 3)
     with pytest.raises(InputError, match="leave the range of float64"):
         start("spread", [[1e-300], [2e-300], [3e-300]], 2)

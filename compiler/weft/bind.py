@@ -42,9 +42,9 @@ def bind(checked: Checked, dims: Mapping[str, int | str], params: Mapping[str, f
         else:
             wrong.append(_unknown(checked, name))
     values = {}
-    for name, given in params.items():
+    for name, setting in params.items():
         if name in checked.params:
-            value = _value(checked, checked.params[name], given, wrong)
+            value = _value(checked, checked.params[name], setting, wrong)
             if value is not None:
                 values[name] = value
         elif name in checked.dims:
@@ -198,11 +198,8 @@ def _argument(
     except (NotConstant, ArithmeticError, ValueError):
         return
     text = " ".join(checked.spec.source.at(argument.span).split())
+    where = f"used at {checked.spec.source.place(argument.span)}"
     if share and not 0 <= value <= 100:
-        yield f"{node.kind} keeps a share between 0% and 100%, but {text} is {value:g}% ({_used(checked, argument)})"
+        yield f"{node.kind} keeps a share between 0% and 100%, but {text} is {value:g}% ({where})"
     if not share and not (value >= 1 and value.is_integer()):
-        yield f"{node.kind} keeps a whole number of tokens, at least 1, but {text} is {value:g} ({_used(checked, argument)})"
-
-
-def _used(checked: Checked, expr: ast.Expr) -> str:
-    return f"used at {checked.spec.source.place(expr.span)}"
+        yield f"{node.kind} keeps a whole number of tokens, at least 1, but {text} is {value:g} ({where})"

@@ -1,7 +1,7 @@
 """Dense matrices -> block matrices with slot names, as people draw them.
 
-A block is shown by what it is: `·` zero, `I` identity, `-2 I` a multiple of it, a number for one entry, `1` a column spread
-over all rows, else its shape.
+A block is shown by what it is: `·` zero, `I` identity, `-2 I` a multiple of it, a number for one entry, `1` a column
+spread over all rows, else its shape.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ from __future__ import annotations
 from weft import syntax as ast
 from weft.check_equations import defined, fits, fixed_columns, shaped, stored
 from weft.check_expressions import Typing
-from weft.check_names import Names
 from weft.check_params import check_bound
 from weft.problems import Problems
 from weft.types import FieldType, Role
-from weft.words import did_you_mean, listed, plural, width_words, written
+from weft.words import listed, plural, written
 
 PAIR_KINDS = ("onehot", "simplex", "real")
 

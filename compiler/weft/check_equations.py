@@ -75,7 +75,13 @@ def _target(typing: Typing, target: ast.Ref) -> bool:
     what = names.what(name)
     if what and name not in (*names.inputs, *names.state, *names.written):
         how = "give the result a name of its own"
-        problems.add("C281", target.span, f"{name} is {what} and cannot be written", "only fields can be", how)
+        problems.add(
+            "C281",
+            target.span,
+            f"{name} is {what} and cannot be written",
+            "only computed fields, inputs and state can be",
+            how,
+        )
         return False
     if not shaped(typing, target, "field", "= ..."):
         return False
@@ -100,13 +106,15 @@ def shaped(typing: Typing, target: ast.Ref, what: str, follows: str) -> bool:
     problems, name = typing.problems, target.name
     if not target.indices:
         some = next(iter(typing.names.index), "i")
-        problems.add("C282", target.span, f"{name} needs an index: which tokens hold it?", "", f"as in {name}[{some}] {follows}")
+        how = f"as in {name}[{some}] {follows}"
+        problems.add("C282", target.span, f"{name} needs an index: which tokens hold it?", "", how)
     elif len(target.indices) > 2:
         count, why = f"{name} has {len(target.indices)}", "attention relates two tokens at a time"
         problems.add("C283", target.span, f"a{'n' if what == 'output' else ''} {what} has one index or two", count, why)
     elif len(set(target.indices)) < len(target.indices):
         home = typing.names.index.get(target.indices[0], "the same set")
-        problems.add("C284", target.span, f"the two indices of a pair {what} must differ", "", f"declare a second index over {home}")
+        how = f"declare a second index over {home}"
+        problems.add("C284", target.span, f"the two indices of a pair {what} must differ", "", how)
     else:
         return True
     return False
@@ -211,10 +219,8 @@ def stored(typing: Typing, known: FieldType | None, target: ast.Ref, body: ast.E
         columns = None
         if len(homes) == 2:
             kind, columns = ROW_KINDS[_row_strength(typing, target, body, found)], homes[1]
-        nonnegative = found.nonnegative or found.positive
-        return FieldType(
-            target.name, "computed", target.indices, homes[0], columns, found.width, kind, None, found.positive, nonnegative
-        )
+        signs = found.positive, found.nonnegative or found.positive
+        return FieldType(target.name, "computed", target.indices, homes[0], columns, found.width, kind, None, *signs)
     if known.role == "computed" and known.is_pair:
         known = replace(known, kind=ROW_KINDS[min(STRENGTH[known.kind], _row_strength(typing, target, body, found))])
     always = known.kind in ("onehot", "simplex")

@@ -1,262 +1,163 @@
-"""Examples: every name exists, every value has the shape of its field, sizes agree, nothing is missing.
+"""Examples: every name exists, every value has the shape of its field and lies in its range, nothing is missing.
 
-Values come out in the shape of their field: numbers per token as a flat tuple, vectors and pair fields as rows.
+Values come out in the shape of their field: numbers per token as a flat tuple, vectors and pair fields as rows. Noise
+for several layers has one block per layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from weft import syntax as ast
 from weft.check_names import Names
+from weft.example_shapes import Sizes, shaped
 from weft.problems import Problems
-from weft.source import Span
 from weft.types import FieldType
-from weft.words import did_you_mean, listed, plural, width_words
+from weft.words import did_you_mean, listed, plural
 
-
-@dataclass(slots=True)
-class Sizes:
-    """How large dimensions and open sets are in one example, and which value said so."""
-
-    sets: Mapping[str, ast.Dimension | None]
-    known: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def agree(self, name: ast.Dimension, size: int, who: str) -> str:
-        """Records the size of a dimension or a set; what contradicts it, in words, or nothing."""
-        if isinstance(name, str):
-            fixed = self.sets.get(name)
-            name = name if fixed is None else fixed
-        if isinstance(name, int):
-            return "" if name == size else f"{name} expected, as declared"
-        first, said = self.known.setdefault(name, (size, who))
-        return "" if first == size else f"{first} expected, as in {said} above" if said == who else f"{first} expected, as in {said}"
+DRAWN = ("spread", "random")  # initialisers whose result depends on a seed
 
 
 def examples(spec: ast.Spec, names: Names, fields: dict[str, FieldType], problems: Problems) -> tuple[ast.Example, ...]:
     """The examples with values in the shape of their fields."""
-    return tuple(_example(spec, example, names, fields, problems) for example in spec.examples)
-
-
-def _example(
-    spec: ast.Spec, example: ast.Example, names: Names, fields: dict[str, FieldType], problems: Problems
-) -> ast.Example:
-    sizes = Sizes(names.sets)
-    given: list[ast.Given] = []
-    seen: set[str] = set()
-    before = len(problems.found)
-    if example.layers < 1:
-        problems.add("C310", problems.spot(example.span, "layers"), "an example runs at least one layer", "")
-    for item in example.given:
-        if item.name in seen:
-            problems.add("C311", item.span, f"{item.name} is given twice")
-            continue
-        seen.add(item.name)
-        given.append(_given(item, example, names, fields, sizes, problems))
-    if len(problems.found) == before:
-        _missing(example, seen, names, sizes, problems)
-    shown: list[ast.Expected] = []
     outputs = {output.target.name: output for output in spec.outputs}
-    for expected in example.expected:
-        if expected.name not in outputs:
-            what = names.what(expected.name)
-            problems.add(
-                "C312",
-                problems.spot(expected.span, expected.name),
-                f"{expected.name} is not an output",
-                did_you_mean(expected.name, outputs) or (f"it is {what}" if what else ""),
-                f"outputs: {listed(outputs)}" if outputs else "",
-                "what is given comes before `layers`, what is expected after it" if what else "",
-            )
-            continue
-        shown.append(_expected(expected, outputs[expected.name], names, fields, sizes, problems))
-    return replace(example, given=tuple(given), expected=tuple(shown))
+    checks = (_Check(example, names, fields, outputs, problems, Sizes(names.sets)) for example in spec.examples)
+    return tuple(check.run() for check in checks)
 
 
-def _given(
-    item: ast.Given, example: ast.Example, names: Names, fields: dict[str, FieldType], sizes: Sizes, problems: Problems
-) -> ast.Given:
-    name, value = item.name, item.value
-    spot = problems.spot(item.span, name)
-    if name in names.params or name in names.dims:
+@dataclass(frozen=True, slots=True)
+class _Check:
+    example: ast.Example
+    names: Names
+    fields: dict[str, FieldType]
+    outputs: dict[str, ast.Output]
+    problems: Problems
+    sizes: Sizes
+
+    def run(self) -> ast.Example:
+        before = len(self.problems.found)
+        given: dict[str, ast.Given] = {}
+        for item in self.example.given:
+            if item.name in given:
+                self.problems.add("C311", item.span, f"{item.name} is given twice")
+            else:
+                given[item.name] = replace(item, value=self._given(item))
+        sound = len(self.problems.found) == before
+        if sound:
+            self._missing(set(given))
+        expected = tuple(replace(item, value=self._expected(item, sound)) for item in self.example.expected)
+        return replace(self.example, given=tuple(given.values()), expected=expected)
+
+    # ---- what is given -----------------------------------------------------------------------------------------------
+
+    def _given(self, item: ast.Given) -> ast.Value:
+        name, names = item.name, self.names
+        if name in names.params or name in names.dims:
+            return self._constant(item)
+        known = self.fields.get(name)
+        if known is not None and known.role in ("input", "random"):
+            if known.role == "random" and self.example.layers > 1:
+                return self._per_layer(item, known)
+            value = shaped(item.value, name, item.span, known, self.sizes, self.problems)
+            if value is not None and known.bound is not None:
+                self._in_range(item, value, known.bound)
+            return item.value if value is None else value
+        if known is None and names.declared(name) is not None:
+            return item.value  # its declaration was refused
+        what = names.what(name)
+        usable = [*names.inputs, *names.params, *names.random, *names.dims]
+        message = f"an example cannot set {name}" if what else f"unknown name {name}"
+        label = f"it is {what}" if what else did_you_mean(name, usable)
+        how = f"it can set inputs, parameters, random fields and dimensions: {listed(usable)}"
+        self.problems.add("C315", self.problems.spot(item.span, name), message, label, how)
+        return item.value
+
+    def _constant(self, item: ast.Given) -> ast.Value:
+        name, value = item.name, item.value
         if not isinstance(value, Fraction):
-            problems.add("C313", item.span, f"{name} is one number", "this is a list")
-        elif name in names.dims:
-            _dimension(item, value, sizes, problems)
-        else:
-            bound = names.params[name].bound
-            if bound is not None and not bound.admits(float(value)):
-                problems.add("C314", item.span, f"{name} is outside its range", f"{float(value):g} is not {bound}")
-        return item
-    known = fields.get(name)
-    if known is not None and known.role in ("input", "random"):
-        if known.role == "random" and example.layers > 1:
-            return replace(item, value=_per_layer(item, known, example.layers, sizes, problems))
-        shaped = _shaped(item.span, name, known.width, known, value, sizes, problems)
-        if shaped is not None and known.bound is not None:
-            _in_bound(item, shaped, known.bound, problems)
-        return item if shaped is None else replace(item, value=shaped)
-    if known is None and names.declared(name) is not None:
-        return item  # its declaration was refused
-    what = names.what(name)
-    usable = [*names.inputs, *names.params, *names.random, *names.dims]
-    problems.add(
-        "C315",
-        spot,
-        f"an example cannot set {name}" if what else f"unknown name {name}",
-        f"it is {what}" if what else did_you_mean(name, usable),
-        "an example gives inputs, parameters and random fields",
-    )
-    return item
-
-
-def _dimension(item: ast.Given, value: Fraction, sizes: Sizes, problems: Problems) -> None:
-    if value.denominator != 1 or value < 1:
-        problems.add("C313", item.span, f"{item.name} is a whole number, at least 1", f"this is {value}")
-    elif said := sizes.agree(item.name, int(value), item.name):
-        problems.add("C316", item.span, f"{item.name} does not fit the rest of the example", said)
-
-
-def _per_layer(item: ast.Given, known: FieldType, layers: int, sizes: Sizes, problems: Problems) -> ast.Value:
-    """Noise of several layers: one block per layer."""
-    value = item.value
-    if not isinstance(value, tuple) or len(value) != layers:
-        count = plural(len(value), "block") if isinstance(value, tuple) else "one number"
-        problems.add(
-            "C317",
-            item.span,
-            f"{item.name} is drawn anew in every layer",
-            f"{plural(layers, 'layer')}, but this has {count}",
-            "give one block in brackets per layer",
-        )
+            self.problems.add("C313", item.span, f"{name} is one number", "this is a list")
+        elif name in self.names.params:
+            bound = self.names.params[name].bound
+            if bound is not None:
+                self._in_range(item, value, bound)
+        elif value.denominator != 1 or value < 1:
+            self.problems.add("C313", item.span, f"{name} is a whole number, at least 1", f"this is {value}")
+        elif said := self.sizes.agree(name, int(value), name):
+            self.problems.add("C316", item.span, f"{name} does not fit the rest of the example", said)
         return value
-    blocks = [_shaped(item.span, item.name, None, known, block, sizes, problems) for block in value]
-    return tuple(block for block in blocks if block is not None)
+
+    def _in_range(self, item: ast.Given, value: ast.Value, bound: ast.Bound) -> None:
+        outside = next((number for number in _numbers(value) if not bound.admits(float(number))), None)
+        if outside is not None:
+            label = f"{float(outside):g} is not {bound}"
+            self.problems.add("C314", item.span, f"{item.name} is outside its range", label)
+
+    def _per_layer(self, item: ast.Given, known: FieldType) -> ast.Value:
+        """Noise of several layers: one block per layer."""
+        value, layers = item.value, self.example.layers
+        if not isinstance(value, tuple) or len(value) != layers:
+            has = plural(len(value), "block") if isinstance(value, tuple) else "one number"
+            message, how = f"{item.name} is drawn anew in every layer", "give one block in brackets per layer"
+            self.problems.add("C317", item.span, message, f"{plural(layers, 'layer')}, but this has {has}", how)
+            return value
+        blocks = [shaped(block, item.name, item.span, known, self.sizes, self.problems) for block in value]
+        return tuple(block for block in blocks if block is not None)
+
+    def _missing(self, given: set[str]) -> None:
+        """Reports inputs, parameters and dimensions without a value."""
+        spot = self.problems.spot(self.example.span, "example")
+        lacking = []
+        for name, declared in self.names.inputs.items():
+            if name not in given and declared.init is None:
+                lacking.append((name, ""))
+            elif name not in given and declared.init is not None and declared.init.kind in DRAWN:
+                lacking.append((name, f"init {declared.init.kind} draws it, so the answer would depend on a seed"))
+        params = (name for name, param in self.names.params.items() if param.default is None)
+        lacking += [(name, "it has no default") for name in params if name not in given]
+        for name, why in lacking:
+            how = f"write {name} = ... before `layers`"
+            self.problems.add("C320", spot, f"this example does not give {name}", why, how)
+        unknown = [name for name in self.names.dims if name not in self.sizes.known]
+        if unknown and not lacking:
+            message = f"nothing in this example says how large {unknown[0]} is"
+            self.problems.add("C321", spot, message, "", f"write {unknown[0]} = ... before `layers`")
+
+    # ---- what is expected --------------------------------------------------------------------------------------------
+
+    def _expected(self, item: ast.Expected, sound: bool) -> ast.Value:
+        output = self.outputs.get(item.name)
+        if output is None:
+            what = self.names.what(item.name)
+            label = did_you_mean(item.name, self.outputs) or (f"it is {what}" if what else "")
+            known = f"outputs: {listed(self.outputs)}" if self.outputs else ""
+            order = "what is given comes before `layers`, what is expected after it" if what else ""
+            spot = self.problems.spot(item.span, item.name)
+            self.problems.add("C312", spot, f"{item.name} is not an output", label, known, order)
+            return item.value
+        kind, free = self._kind(output)
+        if kind is None or not sound:
+            return item.value
+        value = shaped(item.value, item.name, item.span, kind, self.sizes, self.problems, free)
+        return item.value if value is None else value
+
+    def _kind(self, output: ast.Output) -> tuple[FieldType | None, bool]:
+        """The field whose shape an output has; of an expression only the tokens are known."""
+        indices = output.target.indices
+        if not indices:
+            return (self.fields.get(output.body.name) if isinstance(output.body, ast.Ref) else None), False
+        homes = [self.names.index[i] for i in indices if i in self.names.index]
+        if len(homes) != len(indices) or len(homes) > 2:
+            return None, True
+        return FieldType(output.target.name, "computed", indices, homes[0], homes[1] if len(homes) == 2 else None), True
 
 
-def _in_bound(item: ast.Given, value: ast.Value, bound: ast.Bound, problems: Problems) -> None:
-    flat = [value]
-    while flat:
-        top = flat.pop()
+def _numbers(value: ast.Value) -> Iterator[Fraction]:
+    waiting = [value]
+    while waiting:
+        top = waiting.pop()
         if isinstance(top, tuple):
-            flat.extend(top)
-        elif not bound.admits(float(top)):
-            problems.add("C314", item.span, f"{item.name} is outside its range", f"{float(top):g} is not {bound}")
-            return
-
-
-def _expected(
-    item: ast.Expected, output: ast.Output, names: Names, fields: dict[str, FieldType], sizes: Sizes, problems: Problems
-) -> ast.Expected:
-    if not output.target.indices:
-        known = fields.get(output.body.name) if isinstance(output.body, ast.Ref) else None
-        if known is None:
-            return item
-        shaped = _shaped(item.span, item.name, known.width, known, item.value, sizes, problems)
-    else:
-        homes = [names.index.get(i) for i in output.target.indices]
-        if None in homes or len(homes) > 2:
-            return item
-        shape = FieldType(
-            item.name, "computed", output.target.indices, str(homes[0]), str(homes[1]) if len(homes) == 2 else None
-        )
-        shaped = _shaped(item.span, item.name, Ellipsis, shape, item.value, sizes, problems)
-    return item if shaped is None else replace(item, value=shaped)
-
-
-def _shaped(
-    span: Span, name: str, width: object, known: FieldType, value: ast.Value, sizes: Sizes, problems: Problems
-) -> ast.Value | None:
-    """A value in the shape of a field; None after reporting that it has another."""
-    rows = value if isinstance(value, tuple) else (value,)
-    flat = width is None and not known.is_pair
-    if width is Ellipsis and not known.is_pair:  # an output expression: a number or a vector per token, as written
-        flat = not any(isinstance(row, tuple) for row in rows)
-        width = None
-    single = flat and len(rows) == 1 and isinstance(rows[0], tuple) and not any(isinstance(v, tuple) for v in rows[0])
-    if single:  # u = [1, 2, 3] for one number per token
-        inner = rows[0]
-        assert isinstance(inner, tuple)
-        rows = inner
-    what = "one number per token" if flat else "one row in brackets per token"
-    if not rows or any(isinstance(row, tuple) is flat for row in rows):
-        problems.add(
-            "C318",
-            span,
-            f"{name} is {width_words(known.width)} per {known.home} token"
-            if not known.is_pair
-            else f"{name} is a pair field of {known.home} and {known.columns}",
-            f"give {what}",
-            f"as in {name} = 1, 2, 3" if flat else f"as in {name} = [1, 2], [3, 4]",
-        )
-        return None
-    columns = known.width if not known.is_pair else known.columns
-    for row in rows:
-        if isinstance(row, tuple):
-            if not row or any(isinstance(v, tuple) for v in row):
-                problems.add(
-                    "C318",
-                    span,
-                    f"a row of {name} is a list of numbers",
-                    "this is nested deeper" if row else "this row is empty",
-                )
-                return None
-            if len(row) != len(rows[0]):  # type: ignore[arg-type]
-                problems.add(
-                    "C319",
-                    span,
-                    f"the rows of {name} differ in length",
-                    f"the first has {plural(len(rows[0]), 'number')}, another {len(row)}",
-                )  # type: ignore[arg-type]
-                return None
-    said = sizes.agree(known.home, len(rows), name)
-    if said:
-        problems.add(
-            "C316", span, f"{name} has {plural(len(rows), 'row' if not flat else 'number')}, which does not fit", said
-        )
-        return None
-    if columns is not None and not flat:
-        assert isinstance(rows[0], tuple)
-        said = sizes.agree(columns, len(rows[0]), name)
-        if said:
-            problems.add(
-                "C316", span, f"the rows of {name} have {plural(len(rows[0]), 'number')}, which does not fit", said
-            )
-            return None
-    return rows
-
-
-def _missing(example: ast.Example, given: set[str], names: Names, sizes: Sizes, problems: Problems) -> None:
-    """Reports inputs, parameters and dimensions without a value."""
-    spot = problems.spot(example.span, "example")
-    for name, declared in names.inputs.items():
-        if name in given:
-            continue
-        if declared.init is None or declared.init.kind in ("spread", "random"):
-            why = (
-                ""
-                if declared.init is None
-                else f"init {declared.init.kind} draws it, so the answer would depend on a seed"
-            )
-            problems.add("C320", spot, f"this example does not give {name}", why, f"write {name} = ... before `layers`")
-            return
-    for name, param in names.params.items():
-        if name not in given and param.default is None:
-            problems.add(
-                "C320",
-                spot,
-                f"this example does not give {name}",
-                "it has no default",
-                f"write {name} = ... before `layers`",
-            )
-    for name in names.dims:
-        if name not in sizes.known:
-            problems.add(
-                "C321",
-                spot,
-                f"nothing in this example says how large {name} is",
-                "",
-                f"write {name} = ... before `layers`",
-            )
+            waiting.extend(reversed(top))
+        else:
+            yield top

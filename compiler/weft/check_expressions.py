@@ -27,7 +27,7 @@ class Typing:
     problems: Problems
     fields: dict[str, FieldType] = field(default_factory=dict)
     place: str = "layer"  # or `start` (of a state field: inputs only), `default` (of a parameter: constants only)
-    refused: set[str] = field(default_factory=set)  # fields whose declaration or equation was reported; silent from then on
+    refused: set[str] = field(default_factory=set)  # names already reported; silent from then on
     _lets: dict[str, Type | None] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)  # `let`s being typed, to notice a cycle
 
@@ -51,7 +51,8 @@ class Typing:
                 known = self.index(expr.index, expr.span, bound)
                 return Type(indices=frozenset([expr.index]), positive=True, nonnegative=True) if known else None
             case ast.Percent():
-                return self.no_percentage(expr, "as in lowest[i](S, 90%); for a factor write 0.9")
+                self.no_percentage(expr, "as in lowest[i](S, 90%); for a factor write 0.9")
+                return None
             case ast.Weigh():
                 return check_weightings.weighting(self, expr, bound)
             case ast.Reduce():

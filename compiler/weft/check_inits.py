@@ -30,7 +30,9 @@ def _init(declared: ast.Field, init: ast.Init, names: Names, fields: dict[str, F
         problems.add("C301", init.span, f"init {init.kind} needs the input to start from", "", how)
     elif source not in names.inputs:
         what = names.what(source)
-        message = f"init {init.kind} starts from an input, but {source} is {what}" if what else f"unknown input {source}"
+        message = f"unknown input {source}"
+        if what:
+            message = f"init {init.kind} starts from an input, but {source} is {what}"
         label = "" if what else did_you_mean(source, others)
         known = f"inputs: {listed(others)}" if others else ""
         problems.add("C302", problems.spot(init.span, source), message, label, known)

@@ -77,8 +77,8 @@ def objective(spec: ast.Spec, typing: Typing) -> None:
         _explain_free(typing, before)
         return
     if found.width is not None:
-        label = f"this is {width_words(found.width)}"
-        typing.problems.add("C295", spec.objective.span, "the objective must be one number", label, "take |v|^2 or <a, b>")
+        label, how = f"this is {width_words(found.width)}", "take |v|^2 or <a, b>"
+        typing.problems.add("C295", spec.objective.span, "the objective must be one number", label, how)
     defined(typing, found)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from weft import syntax as ast
 from weft.check_expressions import Typing
 from weft.check_names import Names
+from weft.check_references import CONSTANTS
 from weft.constants import NotConstant, constant
 from weft.problems import Problems
-from weft.words import width_words
+from weft.words import joined, width_words
 
 
 def params(names: Names, problems: Problems) -> None:
@@ -18,23 +19,19 @@ def params(names: Names, problems: Problems) -> None:
     sound: dict[str, ast.Param] = {}
     for name, param in names.params.items():
         ranged = check_bound(param.bound, problems)
-        if param.default is None or (_default(typing, param.default) and ranged):
+        if (param.default is None or _default(typing, param.default)) and ranged:
             sound[name] = param
-    cyclic = _cyclic(sound)
-    while cyclic:
-        name = next(name for name in sound if name in cyclic)  # one message per cycle, at its first parameter
-        cyclic -= {name, *_reached({n: _reads(p.default) for n, p in sound.items() if p.default is not None}, name)}
-        param = sound.pop(name)
-        assert param.default is not None
-        problems.add(
-            "C255",
-            param.span,
-            f"the default of {name} depends on itself",
-            "through " + ", ".join(sorted(_reads(param.default) & set(names.params))),
-            "give one of them a plain number",
-        )
-    for param in sound.values():
-        _in_range(param, problems)
+    reads = {name: _reads(param) & sound.keys() for name, param in sound.items()}
+    reported: set[str] = set()
+    for name, param in sound.items():
+        reached = _reached(reads, name)
+        if name not in reached:
+            _in_range(param, problems)
+        elif name not in reported:  # one message per cycle, at its first parameter
+            reported |= reached
+            through = "through " + joined(sorted(reached - {name})) if len(reached) > 1 else "it reads itself"
+            message, how = f"the default of {name} depends on itself", "give one of them a plain number"
+            problems.add("C255", param.span, message, through, how if len(reached) > 1 else "give it a plain number")
 
 
 def check_bound(bound: ast.Bound | None, problems: Problems) -> bool:
@@ -57,13 +54,7 @@ def check_bound(bound: ast.Bound | None, problems: Problems) -> bool:
 def _default(typing: Typing, default: ast.Expr) -> bool:
     token = next((n for n in ast.walk(default) if isinstance(n, ast.Reduce | ast.Weigh | ast.Position)), None)
     if token is not None:
-        typing.problems.add(
-            "C252",
-            token.span,
-            "the default of a parameter cannot look at tokens",
-            "",
-            "a default is made of numbers, other parameters, dimensions and count(...)",
-        )
+        typing.problems.add("C252", token.span, "the default of a parameter cannot look at tokens", "", CONSTANTS)
         return False
     found = typing.of(default, frozenset())
     if found is not None and found.width is not None:
@@ -72,18 +63,8 @@ def _default(typing: Typing, default: ast.Expr) -> bool:
     return found is not None
 
 
-def _reads(default: ast.Expr) -> set[str]:
-    return {node.name for node in ast.walk(default) if isinstance(node, ast.Ref)}
-
-
-def _cyclic(params: Mapping[str, ast.Param]) -> set[str]:
-    """Parameters that reach themselves through their defaults."""
-    reads = {name: _reads(p.default) & set(params) if p.default is not None else set() for name, p in params.items()}
-    settled: set[str] = set()
-    while ready := {name for name in reads if name not in settled and reads[name] <= settled}:
-        settled |= ready
-    stuck = set(reads) - settled  # on a cycle, or reading one: keep only those that reach themselves
-    return {name for name in stuck if name in _reached(reads, name)}
+def _reads(param: ast.Param) -> set[str]:
+    return {node.name for node in ast.walk(param.default) if isinstance(node, ast.Ref)} if param.default else set()
 
 
 def _reached(reads: Mapping[str, set[str]], start: str) -> set[str]:
@@ -93,7 +74,7 @@ def _reached(reads: Mapping[str, set[str]], start: str) -> set[str]:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting.extend(reads.get(name, ()))
+            waiting.extend(reads[name])
     return found
 
 

@@ -1,6 +1,6 @@
 """How large expressions become when every `let` is put in where it is used.
 
-Thirty lines of `let b = a * a` would be a billion terms; what comes after the checker works on the expanded expressions.
+Thirty lines of `let b = a * a` would be a billion terms; what comes after the checker works on the expanded form.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ def sizes(spec: ast.Spec, names: Names, problems: Problems) -> None:
         parts, depth = _measure(body, known)
         if parts > MOST_PARTS or depth > DEEPEST:
             large = f"{parts} parts" if parts > MOST_PARTS else f"{depth} levels"
-            problems.add("C215", body.span, "this expression is too large once its definitions are put in",
-                         f"it would have {large if len(large) < 30 else 'astronomically many parts'}",
-                         f"at most {MOST_PARTS} parts and {DEEPEST} levels; store parts of it as fields in an earlier step")
+            message = "this expression is too large once its definitions are put in"
+            label = f"it would have {large if len(large) < 30 else 'more parts than can be counted'}"
+            how = f"at most {MOST_PARTS} parts and {DEEPEST} levels; store parts of it as fields in an earlier step"
+            problems.add("C215", body.span, message, label, how)
 
 
 def _bodies(spec: ast.Spec) -> Iterator[ast.Expr]:

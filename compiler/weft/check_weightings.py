@@ -166,12 +166,12 @@ def _noise(typing: Typing, expr: ast.Weigh, inside: frozenset[str]) -> bool:
     problems, noise, i = typing.problems, expr.noise, expr.index
     if noise is None:
         if expr.kind == "sample":
-            how = f"declare random g[...] : gumbel and write sample[{i}](S noise g[...])"
+            how = f"declare random g[i,j] : gumbel and write sample[{i}](S noise g[i,j])"
             spot = problems.spot(expr.span, "sample")
             problems.add("C249", spot, "sample needs its noise", "nothing random is named", how)
         return expr.kind != "sample"
     if expr.kind != "sample":
-        how = f"sample[{i}](S noise g[...]) is the argmax of S + g"
+        how = f"sample[{i}](S noise g[i,j]) is the argmax of S + g"
         problems.add("C250", noise.span, f"`noise` belongs to sample, not to {expr.kind}", "", how)
         return False
     known = typing.fields.get(noise.name)

@@ -6,9 +6,11 @@ import argparse
 import json
 
 from weft import syntax as ast
-from weft.errors import SpecError
+from weft.bind import bind
+from weft.errors import InputError, SpecError
 from weft.options import add_json
 from weft.source import printable
+from weft.styles import Styles
 from weft.target import open_spec
 from weft.types import Checked
 
@@ -20,6 +22,8 @@ EXAMPLE = """example:
 {ok: false, error, problems: [{code, line, column, end_line, end_column, message, label, notes}]}.
 The exit code is 1 when there are problems."""
 
+SAMPLE_SIZE = 2  # for every dimension; 1 would make some expressions simpler than they are
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """One spec."""
@@ -30,8 +34,32 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Checks one spec; its mistakes leave as a `SpecError`, which the command line prints."""
     checked = open_spec(options.spec)
+    refuse_unlowerable(checked)
     print(json.dumps({"ok": True, **declared(checked)}) if options.json else describe(checked))
     return 0
+
+
+def refuse_unlowerable(checked: Checked) -> None:
+    """Raises what has no attention form. Whether an equation has one does not depend on sizes, so small ones serve."""
+    params = {name: _sample(param) for name, param in checked.params.items() if param.default is None}
+    try:
+        bound = bind(checked, dict.fromkeys(checked.dims, SAMPLE_SIZE), params)
+    except InputError:
+        return  # a default that these sizes put out of its range; the user's own sizes will tell
+    from weft.graph import build_graph
+    from weft.lower import lower
+
+    lower(build_graph(checked), bound.dims, bound.params, Styles())
+
+
+def _sample(param: ast.Param) -> float:
+    """A value in the range of a parameter that has no default."""
+    bound = param.bound
+    if bound is None:
+        return 1.0
+    ends = [end[0] for end in (bound.low, bound.high) if end is not None]
+    tried = [1.0, 0.5, sum(ends) / len(ends), *ends, *(end + 1 for end in ends), *(end - 1 for end in ends)]
+    return next((value for value in tried if bound.admits(value)), 1.0)
 
 
 def problems(error: SpecError) -> list[dict[str, object]]:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from weft.errors import InputError
-from weft.options import STYLES, Settings, UsageError, add_definitions, add_json, add_styles, natural, settings, styles
+from weft.options import Settings, UsageError, add_definitions, add_json, add_styles, natural, settings, styles
+from weft.styles import CHOICES
 from weft.target import Target, compile_target, open_target, refuse_changes
 
 SUMMARY = "print a stage of the compilation of a spec or model"
@@ -60,7 +61,7 @@ def _settings(options: argparse.Namespace, target: Target) -> Settings:
         return settings(options, target.checked)
     refuse_changes(target, options.definitions, styles(options))
     made = target.checkpoint
-    chosen = {name: value for name, value in made.program.options.items() if name in STYLES}
+    chosen = {name: value for name, value in made.program.options.items() if name in CHOICES}
     return Settings(made.dims, made.params, styles=chosen)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.feeds import Feeds, gather, require_all
+from weft.feeds import Feeds, gather, require_dims, require_inputs
 from weft.folder import refuse_existing, whole_folder
 from weft.options import (
     Settings,
@@ -28,6 +28,9 @@ from weft.target import Target, compile_target, open_target, refuse_changes
 
 if TYPE_CHECKING:
     from weft.results import Result
+    from weft_runtime.checkpoint import Checkpoint
+    from weft_runtime.ir import Program
+    from weft_runtime.results import Report
 
 SUMMARY = "run a spec or model on data"
 EXAMPLE = """example:
@@ -73,17 +76,28 @@ def run(options: argparse.Namespace) -> int:
     chosen = _settings(options, target)
     folder = Path(options.output or f"{target.name}-out")
     feeds = gather(options, target.checked, chosen.dims, "-D" if target.checkpoint is None else "the model")
-    require_all(target.checked, feeds)
+    require_inputs(target.checked, feeds)
+    require_dims(target.checked, feeds)
     checkpoint = compile_target(target, Settings(feeds.dims, chosen.params, chosen.layers, chosen.styles))
-    from weft.results import chosen_outputs, to_results
+    from weft.results import OBJECTIVE, chosen_outputs, only, to_results
 
     names = chosen_outputs(checkpoint.program.outputs, options.outputs)
     files = [f"{name}.{options.format}" for name in names]
     refuse_existing(folder, files, options.force)
-    model, values = _compute(options, target, checkpoint, feeds)
+    depth = _depth(options, target, checkpoint.program)
+    report, values = _compute(options, only(checkpoint, names), feeds, depth)
     results = to_results(values, names, target.checked, feeds)
     _write(folder, results, options)
-    summary = _account(target, checkpoint, model, results, folder, files)
+    summary = {
+        "ok": True,
+        "name": target.name,
+        "dims": dict(checkpoint.dims),
+        "params": dict(checkpoint.params),
+        **_course(report, depth),
+        "objective": float(values[OBJECTIVE]) if OBJECTIVE in values else None,
+        "folder": str(folder),
+        "outputs": [_listing(result, file) for result, file in zip(results, files, strict=True)],
+    }
     print(json.dumps(summary) if options.json else describe(summary, feeds))
     return 0
 
@@ -100,27 +114,34 @@ def _settings(options: argparse.Namespace, target: Target) -> Settings:
     return Settings(target.checkpoint.dims, target.checkpoint.params, options.layers)
 
 
-def _depth(options: argparse.Namespace, target: Target) -> dict[str, Any]:
+def _depth(options: argparse.Namespace, target: Target, program: Program) -> dict[str, Any]:
     """How long to run: as asked, else as spec or model say, else until nothing changes."""
     if options.layers is not None:
         return {"layers": options.layers}
     written = target.checked.spec.repeat
-    if target.checkpoint is not None and target.checkpoint.program.layers != 1:
-        written = target.checkpoint.program.layers  # someone asked for it when compiling
+    asked = target.checkpoint is not None and program.layers != 1  # by whoever compiled the model
+    if asked or program.options.get("weights") == "unrolled":
+        written = program.layers
     if written is not None and not options.until_stable and options.limit is None:
         return {"layers": written}
     return {"until_stable": True, "limit": options.limit or LIMIT}
 
 
 def _compute(
-    options: argparse.Namespace, target: Target, checkpoint: Any, feeds: Feeds
-) -> tuple[Any, Mapping[str, Any]]:
-    with progress(f"running {target.name}"):
-        import weft
+    options: argparse.Namespace, checkpoint: Checkpoint, feeds: Feeds, depth: Mapping[str, Any]
+) -> tuple[Report, Mapping[str, Any]]:
+    """Runs the model; what it reports, and its outputs."""
+    with progress(f"running {checkpoint.program.name}"):
+        from weft_runtime.model import DTYPES, load
 
-        model = weft.load(checkpoint, dtype=options.dtype, device=options.device)
-        values = model.final(**feeds.arrays, seed=options.seed, **_depth(options, target))
-    return model, values
+        dtype = next(d for d in DTYPES if str(d) == f"torch.{options.dtype}")
+        try:
+            model = load(checkpoint, dtype=dtype, device=options.device)
+        except (RuntimeError, AssertionError) as error:  # torch on devices it does not know or have
+            reason = str(error).splitlines()[0]
+            raise UsageError(f"--device {printable(options.device)} cannot be used: {printable(reason)}") from None
+        values = model.final(dict(feeds.arrays), seed=options.seed, **depth)
+    return model.report, values
 
 
 def _write(folder: Path, results: Sequence[Result], options: argparse.Namespace) -> None:
@@ -135,33 +156,19 @@ def _write(folder: Path, results: Sequence[Result], options: argparse.Namespace)
 # ---- the summary -----------------------------------------------------------------------------------------------------
 
 
-def _account(
-    target: Target, checkpoint: Any, model: Any, results: Sequence[Result], folder: Path, files: Sequence[str]
-) -> dict[str, Any]:
-    """What happened, as plain data."""
-    report, tiers = model.report, model.report.total
-    outputs = [
-        {
-            "name": result.name,
-            "file": file,
-            "rows": result.values.shape[0],
-            "columns": list(result.columns),
-            "meaning": result.meaning,
-        }
-        for result, file in zip(results, files, strict=True)
-    ]
+def _course(report: Report, depth: Mapping[str, Any]) -> dict[str, Any]:
+    """How the run went: layers, whether it came to rest (None: nobody asked), and who settled its decisions."""
+    tiers = report.total
     return {
-        "ok": True,
-        "name": target.name,
-        "dims": dict(checkpoint.dims),
-        "params": dict(checkpoint.params),
         "layers": report.layers[0],
-        "stable": report.stable[0] if report.stable else None,
-        "objective": objective,
+        "stable": report.stable[0] if "until_stable" in depth else None,
         "settled": {"float64": tiers.bound, "exact": tiers.exact, "undecided": tiers.undecided},
-        "folder": str(folder),
-        "outputs": outputs,
     }
+
+
+def _listing(result: Result, file: str) -> dict[str, Any]:
+    rows, columns = result.values.shape[0], list(result.columns)
+    return {"name": result.name, "file": file, "rows": rows, "columns": columns, "meaning": result.meaning}
 
 
 def describe(summary: Mapping[str, Any], feeds: Feeds) -> str:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from weft.feeds import gather
+from weft.feeds import gather, require_inputs
 from weft.options import Settings, add_data, add_definitions, add_json, natural, positive, settings
 from weft.progress import progress
 from weft.target import Target, open_target, refuse_changes
@@ -33,9 +33,11 @@ def run(options: argparse.Namespace) -> int:
     """Prints the verdict; 0 only when equivalence was shown."""
     target = open_target(options.target)
     chosen = _settings(options, target)
-    feeds = gather(options, target.checked, chosen.dims)
+    feeds = gather(options, target.checked, chosen.dims, "-D" if target.checkpoint is None else "the model")
+    if feeds.tables:
+        require_inputs(target.checked, feeds)
     cases = {} if options.cases is None else {"cases": options.cases}
-    with progress(f"verifying {target.name}"):
+    with progress(f"verifying {target.name}") as line:
         from weft.verification import verify
 
         verdict = verify(
@@ -44,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
             params=chosen.params,
             data=feeds.arrays or None,
             seed=options.seed,
+            progress=lambda text: line.say(f"verifying {target.name}: {text}"),
             **cases,
         )
     print(_json(verdict) if options.json else verdict.text())

@@ -50,8 +50,8 @@ def compile(
     """Compiles a spec to a transformer.
 
     `dims` and `params` set the spec's dimensions and parameters, `layers` how many layers the model runs by default
-    (without it the spec's `repeat`, else 1). The rest are lowering styles (`weft.styles`): transformers that look different
-    and compute the same.
+    (without it the spec's `repeat`, else 1). The rest are lowering styles (`weft.styles`): transformers that look
+    different and compute the same.
 
     >>> import weft
     >>> model = weft.compile("lloyd", dims={"d": 2, "k": 3})

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 
 from weft import syntax as ast
 
-FUNCTIONS: Mapping[str, Callable[[float], float]] = {"log": math.log, "exp": math.exp, "sqrt": math.sqrt, "tanh": math.tanh, "relu": lambda v: max(v, 0.0)}
+FUNCTIONS: Mapping[str, Callable[[float], float]] = {
+    "log": math.log,
+    "exp": math.exp,
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+    "relu": lambda value: max(value, 0.0),
+}
 
 
 def is_zero(expr: ast.Expr) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.interpreter import is_vector
+from weft.meaning_world import is_vector
 from weft.meaning_decisions import Tally
 from weft.meaning_expressions import Evaluator
 from weft.meaning_rationals import Exact
@@ -54,6 +54,7 @@ class Tolerance:
     epsilon: float  # of the precision the model stores
     scale: float  # max|f|
     bound: float  # error bound, in that precision
+    smallest: float  # normal number: below it there is no relative precision
 
     @property
     def kappa(self) -> float:
@@ -63,14 +64,15 @@ class Tolerance:
 
     @property
     def allowed(self) -> float:
-        return max(ROUNDINGS * self.epsilon * self.scale, self.bound)
+        return max(ROUNDINGS * self.epsilon * self.scale, self.bound) + self.smallest
 
 
 def tolerance(bound: float, values: Floats, dtype: Any) -> Tolerance:
     """The contract for a field with these values."""
-    epsilon = float(np.finfo(dtype).eps)
+    precision = np.finfo(dtype)
+    epsilon = float(precision.eps)
     scale = float(np.max(np.abs(values), initial=0.0))
-    return Tolerance(epsilon, scale, bound * (epsilon / EPSILON))
+    return Tolerance(epsilon, scale, bound * (epsilon / EPSILON), float(precision.smallest_normal))
 
 
 # ---- the bound -------------------------------------------------------------------------------------------------------

@@ -78,6 +78,10 @@ class Outcome:
     divergence: Divergence | None = None
 
 
+class Crashed(Exception):
+    """The runtime failed in a way that it does not report itself."""
+
+
 class Judge:
     """One model, held against the spec it claims to compute."""
 
@@ -89,6 +93,7 @@ class Judge:
         lifted = self.program.options.get("scores") == "dot"
         bounding = multiplied_out(checked) if lifted else checked
         self.bounding = Interpreter(bounding, dims, params)
+        self.ends = list(_ends(self.program))
         self.singles = [Interpreter(_only(checked, step), dims, params) for step in checked.spec.steps]
 
     # ---- one case ----------------------------------------------------------------------------------------------------
@@ -96,24 +101,31 @@ class Judge:
     def judge(self, case: Case) -> Outcome:
         """Runs a case on both sides and compares everything that is stored on the way."""
         outcome = Outcome()
+        if len(self.ends) != len(self.checked.spec.steps):
+            has, wants = (f"{len(found)} steps" for found in (self.ends, self.checked.spec.steps))
+            outcome.divergence = Divergence("layer", "", None, has, wants, "they are built differently")
+            return outcome
         try:
             start: Arrays | None = self.whole.start(case.inputs, seed=case.seed)
         except WeftError as error:
             start, refusal = None, str(error)
         try:
             trace, depth, stopped = self._trace(case)
+        except Crashed as error:
+            outcome.divergence = _one_sided("run", f"crashed with {error}", "a value or an error of its own")
+            return outcome
         except WeftRuntimeError as error:
+            outcome.refused = True
             if start is not None:
-                outcome.divergence = _one_sided("start", f"an error: {error}", "a value")
-            outcome.refused = start is None
+                self._stopped(outcome, case, 0, start, str(error))
             return outcome
         if start is None:
             outcome.divergence = _one_sided("start", "a value", f"an error: {refusal}")
             return outcome
         before = self._stored(trace.fields[0])
         starts = tuple(Equation(f.span, f.target, f.start) for f in self.checked.spec.state if f.start is not None)
-        inputs = {name: before[name] for name in start if name not in {e.target.name for e in starts}}
-        self._hold(outcome, "start", before, start, starts, self.bounding._world(inputs), self._started())
+        inputs = {name: before[name].astype(np.float64) for name in start if name not in {e.target.name for e in starts}}
+        self._hold(outcome, "start", before, start, starts, self.bounding.surroundings.world(inputs), self._started())
         for layer in range(depth):
             for number, after in enumerate(self._after_steps(trace, layer)):
                 if outcome.divergence is None:
@@ -136,17 +148,19 @@ class Judge:
                 if depth == 0:
                     raise
                 stopped = str(error)
+            except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
+                raise Crashed(f"{type(error).__name__}: {error}") from error
         raise AssertionError("a trace of no layers either runs or raises")
 
-    def _noise(self, case: Case, fields: Arrays) -> dict[str, Array]:
+    def _noise(self, case: Case, fields: Arrays, layers: int) -> dict[str, Array]:
         """Random fields [layers, ...] as a model stores them: as given or drawn, rounded to its precision."""
         found = {}
         for one in (self.checked.fields[f.target.name] for f in self.checked.spec.random):
-            if one.name in case.noise:
+            if one.name in case.noise and len(case.noise[one.name]) >= layers:
                 values = case.noise[one.name]
             else:
                 shape = tuple(self._size(index, fields) for index in one.indices)
-                values = np.array([draw(one.kind, case.seed, one.name, t, shape) for t in range(case.layers)])
+                values = np.array([draw(one.kind, case.seed, one.name, t, shape) for t in range(layers)])
             found[one.name] = values.astype(self.dtype)
         return found
 
@@ -165,7 +179,9 @@ class Judge:
     # ---- what the model stored ---------------------------------------------------------------------------------------
 
     def _stored(self, fields: Mapping[str, Any]) -> dict[str, Array]:
-        return {name: self._array(name, value) for name, value in fields.items()}
+        """The fields that last from layer to layer; random ones are fresh in each."""
+        kept = {name for name, one in self.checked.fields.items() if one.role != "random"}
+        return {name: self._array(name, value) for name, value in fields.items() if name in kept}
 
     def _array(self, name: str, value: Any) -> Array:
         found = np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
@@ -175,9 +191,7 @@ class Judge:
     def _after_steps(self, trace: Any, layer: int) -> Iterator[dict[str, Array]]:
         """The fields as stored at the end of each step of a layer."""
         fields = self._stored(trace.fields[layer])
-        block = -1
-        for step, made in zip(self.checked.spec.steps, self.program.layer, strict=True):
-            block += len(made.sublayers)
+        for step, block in zip(self.checked.spec.steps, self.ends, strict=True):
             for equation in step.equations:
                 name = equation.target.name
                 home = self.checked.fields[name].home
@@ -189,7 +203,7 @@ class Judge:
     def _step(self, outcome: Outcome, case: Case, layer: int, number: int, before: Arrays, after: Arrays) -> None:
         equations = self.checked.spec.steps[number].equations
         place = f"layer {layer + 1}" + (f", step {number + 1}" if len(self.checked.spec.steps) > 1 else "")
-        drawn = self._noise(case, before)
+        drawn = self._noise(case, before, layer + 1)
         try:
             made = self.singles[number].advance(before, layer, noise=drawn)
         except WeftError as error:
@@ -197,8 +211,8 @@ class Judge:
             return
         outcome.steps += 1
         outcome.undecided += made.decisions.undecided
-        world = self.bounding._world({n: np.asarray(v, dtype=np.float64) for n, v in before.items()})
-        world = replace(world, noise={name: values[layer] for name, values in drawn.items()})
+        here = {name: values[layer].astype(np.float64) for name, values in drawn.items()}
+        world = self.bounding.surroundings.world({n: v.astype(np.float64) for n, v in before.items()}, here)
         bodies = self.bounding.checked.spec.steps[number].equations
         settled = {e.target.name for e in equations if is_settled(self.checked, e.body)}
         self._hold(outcome, place, after, made.fields, bodies, world, settled)
@@ -256,18 +270,24 @@ class Judge:
         return {f.target.name for f in spec.state if f.start is not None and is_settled(self.checked, f.start)}
 
     def _stopped(self, outcome: Outcome, case: Case, layer: int, before: Arrays, why: str) -> None:
-        """The model refused a layer: so must the interpreter, or its value must not fit the model's precision."""
-        place = f"layer {layer + 1}"
-        try:
-            made = self.whole.advance(before, layer, noise=self._noise(case, before))
-        except WeftError:
-            outcome.refused = True
-            return
-        largest = max(float(np.max(np.abs(v), initial=0.0)) for step in made.steps for v in step.values())
-        if largest > float(np.finfo(self.dtype).max):
-            outcome.refused = True
-            return
-        outcome.divergence = _one_sided(place, f"an error: {why}", "a value")
+        """The model refused a layer: so must the interpreter, or its value must not fit the model's precision.
+
+        A model computes what the next layer will read (the logarithm of a field, say) as soon as the field is stored, so it
+        may refuse one layer earlier.
+        """
+        outcome.refused = True
+        fields: Mapping[str, Any] = before
+        for number in (layer, layer + 1):
+            try:
+                made = self.whole.advance(fields, number, noise=self._noise(case, before, number + 1))
+            except WeftError:
+                return
+            largest = max(float(np.max(np.abs(v), initial=0.0)) for step in made.steps for v in step.values())
+            if largest > float(np.finfo(self.dtype).max):
+                return
+            fields = made.fields
+        outcome.refused = False
+        outcome.divergence = _one_sided(f"layer {layer + 1}", f"an error: {why}", "a value")
 
     def _outputs(self, outcome: Outcome, fields: Arrays, got: Mapping[str, Any]) -> None:
         """Outputs are functions of the final fields."""
@@ -277,7 +297,7 @@ class Judge:
             outcome.divergence = _one_sided("outputs", "a value", f"an error: {error}")
             return
         spec = self.checked.spec
-        world = self.bounding._world({n: np.asarray(v, dtype=np.float64) for n, v in fields.items()})
+        world = self.bounding.surroundings.world({n: v.astype(np.float64) for n, v in fields.items()})
         shown = {o.target.name: self.checked.output_field(o.target.name) for o in spec.outputs}
         written = tuple(
             Equation(o.span, o.target, o.body)
@@ -287,6 +307,15 @@ class Judge:
         settled = {o.target.name for o in spec.outputs if is_settled(self.checked, o.body)}
         have = {name: np.asarray(_plain(value)).reshape(want[name].shape) for name, value in got.items()}
         self._hold(outcome, "outputs", have, want, written, world, settled)
+
+
+def _ends(program: Program) -> Iterator[int]:
+    """The last sub-layer of each step that writes fields; other steps prepare the next one (they centre the data)."""
+    block = -1
+    for step in program.layer:
+        block += len(step.sublayers)
+        if step.writes:
+            yield block
 
 
 def _only(checked: Checked, step: Step) -> Checked:

@@ -16,6 +16,7 @@ from weft.normal import POSITION, KeySum, MaskRule, Rule
 from weft.ratios import Ratios, token_of
 from weft.reductions import mask_indices
 from weft.slots import Refused
+from weft.source import Span
 
 Env = Mapping[str, str]
 CONSTANT: dict[str, Callable[[float], float]] = {
@@ -32,15 +33,9 @@ def companion(name: str) -> str:
     return f"log {name}"
 
 
-def shift_slot(source: str) -> str:
-    """The slot that holds the mean of an input, the same on every token."""
-    return f"mean({source})"
-
-
 class Expressions(Ratios):
     """The meaning of every construct as algebra."""
 
-    shifted: dict[tuple[str, str], str]  # (stream, slot) -> the input whose mean it holds
     logged: frozenset[str]  # softmax fields whose logarithms are kept
 
     def poly(self, node: ast.Expr, env: Env, context: str) -> Poly:
@@ -76,13 +71,13 @@ class Expressions(Ratios):
                     return left + right
                 if node.op == "-":
                     return left - right
-                return left * right if node.op == "*" else self.divide(left, right, context)
+                return left * right if node.op == "*" else self._quotient(left, right, node.right.span, context)
             case ast.Power():
-                return sub(node.base).power(node.exponent)
+                return self._whole(sub(node.base)).power(node.exponent)
             case ast.Square():
                 return self._square(sub(node.body))
             case ast.Inner():
-                return sub(node.left).dot(sub(node.right))
+                return self._whole(sub(node.left)).dot(self._whole(sub(node.right)))
             case ast.Norm():
                 body = sub(node.body)
                 return (
@@ -103,6 +98,13 @@ class Expressions(Ratios):
             case ast.Weigh():
                 return self._weigh(node, env, context)
         raise Refused("a percentage only makes sense as the second argument of lowest or highest")
+
+    def _quotient(self, left: Poly, right: Poly, divisor: Span, context: str) -> Poly:
+        try:
+            return self.divide(left, right, context)
+        except Refused as refused:
+            refused.span = refused.span or divisor
+            raise
 
     # ---- names
 
@@ -128,9 +130,6 @@ class Expressions(Ratios):
             return Poly.atom(Number(node.name, i))
         return Poly.atom(Vector(node.name, i, self.dimension(field.width)))
 
-    def dimension(self, width: str | int) -> int:
-        return self.dims[width] if isinstance(width, str) else width
-
     def fresh(self, index: str, env: Env, context: str) -> tuple[str, Env]:
         """A bound index, renamed apart from the tokens that are named already."""
         name = index
@@ -144,34 +143,26 @@ class Expressions(Ratios):
     def _square(self, p: Poly) -> Poly:
         ids = sorted(p.indices)
         if len(ids) != 2:
-            return p.dot(p)
+            whole = self._whole(p)
+            return whole.dot(whole)
         left, right = p.only(ids[0]), -p.only(ids[1])
         if left.terms and right.terms and (left - right).terms == p.terms:
             if self.styles.scores == "l2":
                 return Poly.atom(Distance(left.frozen, right.frozen, ids[0], ids[1]))
-            left, right = self._centred(left, ids[0]), self._centred(right, ids[1])
-            return left.dot(left) - left.dot(right).scale(2) + right.dot(right)
+            if not self._pending(p):
+                return self.expanded(self.finalise(left), self.finalise(right), ids[0], ids[1])
         return p.dot(p)
 
-    def _centred(self, p: Poly, i: str) -> Poly:
-        """A side of a distance, shifted by the mean of the data: the distance is the same, its terms are smaller."""
-        source = self.shift_source(p.width) if self.styles.centre != "off" else None
-        if source is None:
-            return p
-        stream = self.stream(i)
-        self.shifted[stream, shift_slot(source)] = source
-        self.widths[stream][shift_slot(source)] = p.width
-        form = dict(self.linear(p, i))
-        form[shift_slot(source)] = Fraction(-1)
-        return Poly.atom(Vector(self.function(stream, "copy", form), i, p.width))
+    def _pending(self, p: Poly) -> bool:
+        """Whether an `else` may still have to catch something in it."""
+        return any(isinstance(a, Total) and self.sums[a.id].rule.partial for a in p.atoms)
 
-    def shift_source(self, width: int) -> str | None:
-        """The input whose mean shifts vectors of a width: the first on an open set."""
-        for f in self.checked.fields.values():
-            if f.role == "input" and f.width is not None and self.dimension(f.width) == width:
-                if self.checked.is_open(f.home):
-                    return f.name
-        return None
+    def _whole(self, p: Poly) -> Poly:
+        """A sum of values of one token, as one slot: multiplying it out would cancel what the difference keeps."""
+        if len(p.indices) != 1 or len(p.terms) < 2 or self._pending(p):
+            return p
+        (i,) = p.indices
+        return self.slot_poly(self.function(self.stream(i), "copy", self.linear(p, i)), i, p.width)
 
     def _apply(self, function: str, p: Poly, context: str) -> Poly:
         if function == "log":
@@ -244,13 +235,15 @@ class Expressions(Ratios):
                 f"{node.kind}[{k}] needs another token to choose for",
                 "declare a second index over the same set: one for the token that chooses, one for the candidates",
             )
-        rule = self._rule_of(node, -p if node.kind in ("argmin", "lowest") else p, masks, env, context)
+        rule = self._rule_of(node, -p if node.kind in ("argmin", "lowest") else p, masks, env, (q, k))
         self.spans.setdefault(rule, node.span)
         return Poly.atom(Weight(rule, q, k))
 
-    def _rule_of(self, node: ast.Weigh, p: Poly, masks: tuple[MaskRule, ...], env: Env, context: str) -> Rule:
+    def _rule_of(self, node: ast.Weigh, p: Poly, masks: tuple[MaskRule, ...], env: Env, pair: tuple[str, str]) -> Rule:
+        q, k = pair
+
         def number(x: ast.Expr) -> Fraction:
-            value = self.poly(x, env, context)
+            value = self.poly(x, env, q)
             if not value.is_const:
                 raise Refused("this must be a number that is known when the spec compiles", code="L304")
             return value.constant
@@ -280,12 +273,19 @@ class Expressions(Ratios):
                     raise Refused(f"normmax needs a positive gamma, not {float(gamma):g}", code="L304")
                 return Rule("normmax", p.frozen, masks, gamma=gamma)
             case "normalize":
-                return self._normalize(p, masks)
+                return self._normalize(p, masks, q, k)
         return Rule(node.kind, p.frozen, masks)
 
-    def _normalize(self, p: Poly, masks: tuple[MaskRule, ...]) -> Rule:
-        """Weights proportional to p; for exp(S), or a field whose logarithms are kept, that is a softmax."""
+    def _normalize(self, p: Poly, masks: tuple[MaskRule, ...], q: str, k: str) -> Rule:
+        """Weights proportional to p; for exp(S), or a field whose logarithms are kept, that is a softmax.
+
+        For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free, and a softmax never vanishes whole.
+        """
         single = p.single
+        exps = [a for a, n in single[0] if isinstance(a, Exp) and n == 1] if single and len(single[0]) > 1 else []
+        if len(exps) == 1:
+            soft = Weight(Rule("softmax", exps[0].body), q, k)
+            p = p.replace(lambda a: Poly.atom(soft) if a == exps[0] else None)
         if single and single[2] > 0 and not single[1] and len(single[0]) == 1 and single[0][0][1] == 1:
             atom = single[0][0][0]
             if isinstance(atom, Exp):
@@ -312,7 +312,7 @@ class Expressions(Ratios):
             return self.sum_over(body, k, context) * self._one_over(k)
         weights = Poly.const(1) if node.weighted is None else self.poly(node.weighted, env, context)
         q = self.query_of(body.indices | weights.indices | mask_indices(masks), k, context, "this mean")
-        rule = self._normalize(weights, masks)
+        rule = self._normalize(weights, masks, q, k)
         self.spans.setdefault(rule, node.span)
         return self.sum_over(body * Poly.atom(Weight(rule, q, k)), k, context)
 

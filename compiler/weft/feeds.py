@@ -45,13 +45,17 @@ def gather(options: argparse.Namespace, checked: Checked, dims: Mapping[str, int
     return Feeds(tables, found.known, arrays)
 
 
-def require_all(checked: Checked, feeds: Feeds) -> None:
-    """Says which input has no data, and which dimension is still open."""
+def require_inputs(checked: Checked, feeds: Feeds) -> None:
+    """Says which input has neither data nor a way to start."""
     for field in checked.spec.inputs:
         name = field.target.name
         if field.init is None and name not in feeds.tables:
             first = name == first_open(checked)
             raise UsageError(f"there are no data for {name}; give --data {'' if first else name + '='}FILE")
+
+
+def require_dims(checked: Checked, feeds: Feeds) -> None:
+    """Says which dimension is still open."""
     for dim in checked.dims:
         if dim not in feeds.dims:
             sets = [name for name, size in checked.sets.items() if size == dim]

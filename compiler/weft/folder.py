@@ -21,7 +21,9 @@ def refuse_existing(target: Path, file_names: Sequence[str], force: bool) -> Non
     shown = printable(str(target))
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {printable(str(target.parent))} to put {printable(target.name)} into")
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
+    if target.is_symlink():
+        raise UsageError(f"{shown} is a link; name the folder itself with -o")
+    if target.exists() and not target.is_dir():
         raise UsageError(f"{shown} exists and is not a folder; choose another place with -o")
     if not target.exists():
         return
@@ -39,8 +41,12 @@ def refuse_existing(target: Path, file_names: Sequence[str], force: bool) -> Non
 def whole_folder(target: Path, file_names: Sequence[str], force: bool) -> Iterator[Path]:
     """A fresh folder to write into; it becomes `target` when the block ends well and vanishes when it does not."""
     refuse_existing(target, file_names, force)
+    target = target.absolute()  # `.` has no name to put beside
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    partial.mkdir()
+    try:
+        partial.mkdir()
+    except OSError as error:
+        raise UsageError(f"cannot write into {printable(str(target.parent))}: {error.strerror}") from None
     try:
         yield partial
         _put_in_place(partial, target)
@@ -66,6 +72,8 @@ def _put_in_place(partial: Path, target: Path) -> None:
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
     """A path to write to; it becomes `target` when the block ends well and vanishes when it does not."""
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {printable(str(target.parent))} to put {printable(target.name)} into")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         yield partial

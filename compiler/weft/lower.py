@@ -62,7 +62,9 @@ class Target:
 class Lowering(Expressions):
     """Lowers the steps of one spec."""
 
-    def __init__(self, algorithm: Algorithm, dims: Mapping[str, int], params: Mapping[str, float], styles: Styles) -> None:
+    def __init__(
+        self, algorithm: Algorithm, dims: Mapping[str, int], params: Mapping[str, float], styles: Styles
+    ) -> None:
         checked = algorithm.checked
         super().__init__(checked, dims, params, styles)
         self.shifted = {}
@@ -117,7 +119,7 @@ class Lowering(Expressions):
         )
 
     def _shifts(self) -> NormalStep:
-        """The means that centre the data: once, before anything else, the same number on every token of every stream."""
+        """The means that centre the data: once, before anything else, the same on every token of every stream."""
         self.step, self.heads = NormalStep(equations=["(centre the data)"]), {}
         for (stream, slot), source in self.shifted.items():
             width = self.widths[stream][slot]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from weft import meaning_tables as tables
 from weft.meaning_exponentials import exactly, ratio_weights, shifted_exp
 from weft.meaning_sums import both, extreme, nonzero, summed
@@ -46,7 +44,7 @@ def reduce(evaluator: Evaluator, node: Reduce) -> Table:
     if node.weighted is not None:
         ratios = node.kind == "mean"
         weight = ratio_weights(inner, node.weighted, index, size, counted) if ratios else inner.table(node.weighted)
-        numerator = weight if numerator is None else _only(tables.multiplied(numerator, weight), numerator)
+        numerator = weight if numerator is None else tables.multiplied(numerator, weight)
     if node.kind == "mean":
         mass = summed(weight, index, size, counted)
         divisor = mass if divisor is None else tables.multiplied(divisor, mass)
@@ -63,14 +61,6 @@ def _total(
     simple = ((numerator.data == 0) | (numerator.data == 1)).all() and not numerator.error.any()
     terms = body if simple else tables.multiplied(numerator, body)
     return summed(terms, index, size, counted, divisor)
-
-
-def _only(table: Table, weights: Table) -> Table:
-    """The table with zeros where the weights are exactly zero, whatever stood there."""
-    table, weights = tables.aligned(table, weights)
-    counts = np.broadcast_to((weights.data != 0) | ~weights.defined, table.defined.shape)
-    data, error = np.where(counts, table.data, 0.0), np.where(counts, table.error, 0.0)
-    return Table(table.axes, data, error, table.defined | ~counts)
 
 
 def split(evaluator: Evaluator, node: Expr, index: str) -> tuple[Weights, Table] | None:

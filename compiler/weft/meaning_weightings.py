@@ -164,24 +164,20 @@ def _flat_shape(argument: Table | None, rows: tuple[str, ...]) -> tuple[int, ...
 def _argument(evaluator: Evaluator, node: Weigh) -> Table | None:
     """How many, which share, which budget, or within what distance; checked."""
     if node.ties is not None and node.ties.epsilon is not None:
-        what, expr, needs = "`ties within`", node.ties.epsilon, "a number that is not negative"
-    elif node.kind in ("lowest", "highest", "normmax"):
-        (expr,) = node.arguments
-        needs = "a positive number" if node.kind == "normmax" else "a whole number, at least 1"
-        what, needs = f"`{node.kind}`", "a share between 0% and 100%" if isinstance(expr, Percent) else needs
-    else:
+        return evaluator.table(node.ties.epsilon)
+    if node.kind not in ("lowest", "highest", "normmax"):
         return None
+    (expr,) = node.arguments
     argument = evaluator.table(expr)
-    values = argument.data[argument.defined]
-    valid = {
-        "a number that is not negative": lambda v: v >= 0,
-        "a positive number": lambda v: v > 0,
-        "a whole number, at least 1": lambda v: (v >= 1) & (v == np.floor(v)),
-        "a share between 0% and 100%": lambda v: (v >= 0) & (v <= 100),
-    }[needs](values)
-    if not argument.defined.all() or not valid.all():
-        bad = f"{values[~valid][0]:g}" if not valid.all() else "undefined"
-        raise evaluator.world.error(expr.span, f"{what} needs {needs}", f"this is {bad}")
+    values = np.where(argument.defined, argument.data, np.nan)
+    if node.kind == "normmax":
+        valid, needs = np.isfinite(values), "a finite number"
+    elif isinstance(expr, Percent):
+        valid, needs = (values >= 0) & (values <= 100), "a share between 0% and 100%"
+    else:
+        valid, needs = (values >= 1) & (values == np.floor(values)), "a whole number, at least 1"
+    if not valid.all():
+        raise evaluator.world.error(expr.span, f"`{node.kind}` needs {needs}", f"this is {values[~valid][0]:g}")
     return argument
 
 

@@ -14,12 +14,16 @@ from typing import Any
 
 from weft.errors import InputError
 from weft.source import printable
+from weft.styles import CHOICES, Styles
 from weft.types import Checked
 from weft.words import did_you_mean
 
-# Lowering styles: keyword of `weft.compile` -> the values it takes. Each becomes an option of the same name.
-STYLES: dict[str, tuple[tuple[str, ...], str]] = {
-    "scores": (("l2", "dot"), "distance attention (l2, the default) or dot products on lifted embeddings"),
+# What --help says about each lowering style; `weft.styles` has the styles themselves.
+STYLE_HELP = {
+    "scores": "distance attention, or dot products on lifted embeddings",
+    "centre": "whether distances are shifted by the mean of the data before they are expanded into dot products",
+    "square": "whether feed-forwards square by a product or by squared ReLU",
+    "norm": "whether unit(v) is an RMSNorm or a LayerNorm",
 }
 LARGEST_DIMENSION = 10**9
 
@@ -56,8 +60,10 @@ def add_definitions(parser: argparse.ArgumentParser) -> None:
 
 def add_styles(parser: argparse.ArgumentParser) -> None:
     """One option per lowering style."""
-    for name, (values, text) in STYLES.items():
-        parser.add_argument(f"--{name}", choices=values, default=None, help=text)
+    group = parser.add_argument_group("lowering styles", "transformers that look different and compute the same")
+    for name, values in CHOICES.items():
+        text = f"{STYLE_HELP.get(name, '')} (default {getattr(Styles(), name)})".strip()
+        group.add_argument(f"--{name}", choices=values, default=None, help=text)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +121,7 @@ def natural(text: str) -> int:
 
 def styles(options: argparse.Namespace) -> dict[str, str]:
     """The styles the user chose; those left out are left to the compiler."""
-    chosen = {name: getattr(options, name, None) for name in STYLES}
+    chosen = {name: getattr(options, name, None) for name in CHOICES}
     return {name: value for name, value in chosen.items() if value is not None}
 
 

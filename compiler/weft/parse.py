@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from os import PathLike
 from pathlib import Path
 
@@ -13,16 +13,19 @@ from weft.problems import Problems
 from weft.regions import brackets, region_of, regions
 from weft.source import Source, Span, printable
 from weft.syntax import Spec
-from weft.tokens import SECTIONS, Token, tokenize
+from weft.tokens import END, SECTIONS, Token, tokenize
 from weft.tree import Builder
-from weft.unexpected import Trouble, explain
+from weft.trouble import VALUE, Trouble
+from weft.unexpected import explain
+from weft.unexpected_words import meant_as_section
 
 LARGEST = 1_000_000  # bytes of a spec; the longest real one has a few thousand
 MOST_MISTAKES = 20  # syntax errors reported in one go
+DANGLING = ("+", "-", "*", "/", "=", "+=", "-=", "else", "where", "and", "weighted", "by")  # a value must follow these
 
 
 def read_spec(path: str | PathLike[str]) -> Source:
-    """The text of a spec file, named by its path; an `InputError` or `SpecError` when it is no text of sensible size."""
+    """The text of a spec file, named by its path; an `InputError` when it is no text of sensible size."""
     shown = printable(str(path))
     try:
         with Path(path).open("rb") as file:
@@ -78,31 +81,57 @@ def _token_at(tokens: list[Token], offset: int) -> int:
     return max(0, bisect_right([token.start for token in tokens], offset) - 1)
 
 
-def _parse(grammar: Tables, tokens: list[Token], starts: list[int], broken: set[int], problems: Problems) -> Spec | None:
+def _parse(
+    grammar: Tables, tokens: list[Token], starts: list[int], broken: set[int], problems: Problems
+) -> Spec | None:
     """The spec, or None after reporting; after a mistake it goes on at the next region, as if that came first."""
-    begin, region = 0, 0
-    while True:
+    region = 0
+    while region < len(starts) and len(problems.found) < MOST_MISTAKES:
+        begin = starts[region]
         ahead = _lead_in(tokens, begin) if begin else []
         skipped = 1 if begin and tokens[begin].text == "then" else 0
         rest = [*ahead, *tokens[begin + skipped :]]
-        shift = begin + skipped - len(ahead)
         try:
             spec: Spec = run(grammar, rest, Builder(problems).build)
             return spec
         except Unexpected as unexpected:
-            at = unexpected.at + shift
-            here = region_of(starts, at) if at < len(tokens) else len(starts)
-            # A token that starts a region is not to blame when the region before it is unfinished.
-            early = at == len(tokens) or (starts[here] == at and here > region)
-            blamed = here - 1 if early else here
-            if blamed not in broken:
-                expected = frozenset(allowed(grammar, unexpected.stack))
-                explain(Trouble(tokens, at, unexpected.token, expected, starts[blamed], grammar.terminals, problems))
-                broken.add(blamed)
-            region = here if early else here + 1
-            if region >= len(starts) or len(problems.found) >= MOST_MISTAKES:
-                return None
-            begin = starts[region]
+            at = unexpected.at + begin + skipped - len(ahead)
+            expected = frozenset(allowed(grammar, unexpected.stack))
+        here = region_of(starts, at)
+        if here > region and _continues(tokens, starts[here], at):
+            at, expected = starts[here], VALUE
+        # A token that starts a region is not to blame when the region before it is unfinished.
+        early = at == len(tokens) or (here > region and starts[here] == at and not _astray(tokens, at))
+        blamed = (len(starts) if at == len(tokens) else here) - early
+        token = tokens[at] if at < len(tokens) else Token(END, "", tokens[-1].end, tokens[-1].end)
+        if blamed not in broken:
+            broken.add(blamed)
+            trouble = Trouble(tokens, at, token, expected, starts[blamed], grammar.terminals, problems)
+            explain(trouble)
+            meant = meant_as_section(trouble)
+            if meant is not None:  # read on as if the section word had been spelt right
+                at, word = meant
+                tokens[at] = tokens[at]._replace(type=grammar.terminals[word], text=word)
+                broken.discard(blamed)
+                if at not in starts:
+                    insort(starts, at)
+                    broken = {number + (starts[number] >= at) for number in broken}
+                region = region_of(starts, at)
+                continue
+        region = blamed + 1
+    return None
+
+
+def _continues(tokens: list[Token], start: int, at: int) -> bool:
+    """Whether the parser took `NAME[...]` at the start of a region for the value that an operator before it lacks."""
+    assigned = at < len(tokens) and tokens[at].text in ("=", "+=", "-=", ":")
+    return assigned and at > start and tokens[start - 1].text in DANGLING
+
+
+def _astray(tokens: list[Token], at: int) -> bool:
+    """Whether a `then` stands outside a layer."""
+    section = next((token.text for token in reversed(tokens[:at]) if token.text in SECTIONS), "")
+    return tokens[at].text == "then" and section != "layer"
 
 
 def _lead_in(tokens: list[Token], begin: int) -> list[Token]:
@@ -115,5 +144,3 @@ def _lead_in(tokens: list[Token], begin: int) -> list[Token]:
     if word is None or word.text in ("algorithm", "repeat", "objective", "example") or tokens[begin].text == "then":
         word = Token("LAYER", "layer", at, at)
     return [*lead, Token(word.type, word.text, at, at)]
-
-

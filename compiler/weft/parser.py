@@ -1,7 +1,7 @@
 """Tokens -> whatever the rules build, by the LALR(1) tables that lark made of the grammar.
 
-Rules are called as they are recognised, innermost first, so nothing here or in the rules is recursive and deep nesting costs
-no stack.
+Rules are called as they are recognised, innermost first, so nothing here or in the rules is recursive and deep nesting
+costs no stack.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Build = Callable[[str, Span, list[Any]], Any]
 class Rule:
     """One alternative of a grammar rule, and how its parts become the arguments of `Build`.
 
-    `parts` are positions of symbols to keep, -1 for an optional part that is absent; a negative number -2-p splices in the
-    list at position p (the repetitions and `_rules` of the grammar).
+    `parts` are positions of symbols to keep, -1 for an optional part that is absent; a negative number -2-p splices in
+    the list at position p (the repetitions and `_rules` of the grammar).
     """
 
     origin: str
@@ -55,8 +55,7 @@ def run(tables: Tables, tokens: Sequence[Token], build: Build) -> Any:
     stack = [tables.start]
     values: list[tuple[Any, int, int]] = []  # (value, start, end)
     last = tokens[-1].end if tokens else 0
-    at = 0
-    for token in (*tokens, Token(END, "", last, last)):
+    for at, token in enumerate((*tokens, Token(END, "", last, last))):
         while True:
             action = states[stack[-1]].get(token.type)
             if action is None:
@@ -74,7 +73,6 @@ def run(tables: Tables, tokens: Sequence[Token], build: Build) -> Any:
             stack.append(states[stack[-1]][rule.origin])
             if token.type == END and rule.origin == "start":
                 return values[-1][0]
-        at += 1
     raise AssertionError("the end is always accepted or unexpected")
 
 
@@ -97,7 +95,9 @@ def _apply(rule: Rule, values: list[tuple[Any, int, int]], here: int, build: Bui
 
 def allowed(tables: Tables, stack: Sequence[int]) -> list[str]:
     """The terminals that can come next; LALR lookaheads promise more, so each is tried."""
-    return sorted(name for name in tables.states[stack[-1]] if name.isupper() or name == END if _shifts(tables, stack, name))
+    return sorted(
+        name for name in tables.states[stack[-1]] if name.isupper() or name == END if _shifts(tables, stack, name)
+    )
 
 
 def _shifts(tables: Tables, stack: Sequence[int], terminal: str) -> bool:

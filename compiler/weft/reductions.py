@@ -27,7 +27,6 @@ from weft.algebra import (
     Vector,
     VectorAtom,
     Weight,
-    expand_distances,
     indices,
     monomial,
     thaw,
@@ -80,17 +79,28 @@ class Reductions(Heads):
                 if isinstance(a, Distance) and (v or len(scalars) > 1)
             }
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in far else None)
-        body = expand_distances(body)
+        body = body.replace(self._multiplied_out)
         crowded = {
             a
             for scalars, _ in body.terms
             for a, _ in scalars
             if isinstance(a, Weight) and (a.key != k or sum(n for b, n in scalars if isinstance(b, Weight)) > 1)
         }
+        if crowded and self.tokens(q) is None and self.tokens(k) is None:
+            raise Refused(
+                "a product of two weightings over open sets has no attention form",
+                "store one of them in a pair field first: its second set must be fixed",
+            )
         if crowded:
             keep = next((a for a in sorted(crowded, key=repr) if a.key == k), None)
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in crowded and a != keep else None)
         return self.finalise(self.merge_rows(body), k)
+
+    def _multiplied_out(self, a: Atom) -> Poly | None:
+        """A distance beside a weight, both sets open: no head holds the product, so it is multiplied out."""
+        if not isinstance(a, Distance):
+            return None
+        return self.expanded(self.finalise(thaw(a.left)), self.finalise(thaw(a.right)), a.i, a.j)
 
     def _one(
         self,

@@ -1,7 +1,7 @@
 """Where a parser can start again after a mistake, and brackets that do not match.
 
-A region starts at a line that begins with a section word, with `then`, or with `NAME[...]` and `=`, `+=`, `-=` or `:`. None
-of these can stand inside brackets, so brackets must match within each region.
+A region starts at a line that begins with a section word, with `then`, or with `NAME[...]` and `=`, `+=`, `-=` or `:`.
+None of these can stand inside brackets, so brackets must match within each region.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ def regions(tokens: Sequence[Token], text: str) -> list[int]:
     """Positions of the tokens that start a region; the first is 0."""
     starts = [0]
     for at, token in enumerate(tokens):
-        if at and first_on_line(tokens, at, text) and (token.text in SECTIONS or token.text == "then" or _defines(tokens, at)):
+        if (
+            at
+            and first_on_line(tokens, at, text)
+            and (token.text in SECTIONS or token.text == "then" or _defines(tokens, at))
+        ):
             starts.append(at)
     return starts
 
@@ -67,22 +71,39 @@ def _balanced(tokens: Sequence[Token], start: int, end: int, problems: Problems)
             half_open = at > 0 and tokens[at - 1].text == "in"  # a range: [0, 100) may close with either
             stack.append((token, half_open))
             if len(stack) > DEEPEST_BRACKETS:
-                problems.add("P120", token.span, f"brackets are nested more than {DEEPEST_BRACKETS} deep", "",
-                             "give inner parts names (`let`)")
+                problems.add(
+                    "P120",
+                    token.span,
+                    f"brackets are nested more than {DEEPEST_BRACKETS} deep",
+                    "",
+                    "give inner parts names (`let`)",
+                )
                 return False
         elif token.text in CLOSING:
             if not stack:
-                problems.add("P121", token.span, f"this {token.text} closes nothing", f"no {CLOSING[token.text]} is open here")
+                problems.add(
+                    "P121", token.span, f"this {token.text} closes nothing", f"no {CLOSING[token.text]} is open here"
+                )
                 return False
             opened, half_open = stack.pop()
             if OPENING[opened.text] != token.text and not half_open:
-                problems.add("P122", opened.span, f"this {opened.text} is closed by {token.text}",
-                             f"expected {OPENING[opened.text]}", f"the {token.text} is at {_place(problems, token)}")
+                problems.add(
+                    "P122",
+                    opened.span,
+                    f"this {opened.text} is closed by {token.text}",
+                    f"expected {OPENING[opened.text]}",
+                    f"the {token.text} is at {_place(problems, token)}",
+                )
                 return False
     if stack:
         opened = stack[-1][0]
-        problems.add("P122", opened.span, f"this {opened.text} is never closed", f"expected {OPENING[opened.text]}",
-                     _until(problems, tokens[end - 1].span))
+        problems.add(
+            "P122",
+            opened.span,
+            f"this {opened.text} is never closed",
+            f"expected {OPENING[opened.text]}",
+            _until(problems, tokens[end - 1].span),
+        )
         return False
     return True
 

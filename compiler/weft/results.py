@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from weft.options import UsageError
 from weft.source import printable
 from weft.types import Checked
 from weft.words import did_you_mean
+from weft_runtime.checkpoint import Checkpoint
+
+OBJECTIVE = "(objective)"  # no output can have this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,35 +50,55 @@ def chosen_outputs(outputs: Sequence[Any], asked: str | None) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
+def only(checkpoint: Checkpoint, names: Sequence[str]) -> Checkpoint:
+    """A checkpoint that answers with these outputs and the objective, so that one run gives all that is wanted."""
+    whole = checkpoint.program
+    outputs = [output for output in whole.outputs if output.name in names]
+    if whole.objective is not None:
+        outputs.append(replace(whole.objective, name=OBJECTIVE))
+    program = replace(whole, outputs=tuple(outputs))
+    used = program.tensors()
+    tensors = {name: array for name, array in checkpoint.tensors.items() if name in used}
+    return replace(checkpoint, program=program, tensors=tensors)
+
+
 def to_results(values: Mapping[str, Any], names: Sequence[str], checked: Checked, feeds: Feeds) -> list[Result]:
     """The chosen outputs as tables."""
     return [_result(name, values[name], checked, feeds) for name in names]
 
 
 def _result(name: str, value: Any, checked: Checked, feeds: Feeds) -> Result:
-    field_name = checked.output_field(name)
-    field = checked.fields[field_name] if field_name else None
-    if hasattr(value, "indices"):
-        columns = field.columns if field and field.columns else "column"
-        table = _matrix(value.indices)
-        return Result(name, table, (f"{columns}_index_from_0",), f"index of {columns}, counted from 0")
+    from weft_runtime.results import OneHot
+
+    across = _across(name, checked)
+    if isinstance(value, OneHot):
+        return Result(name, _matrix(value.indices), (f"{across}_index_from_0",), f"index of {across}, counted from 0")
     table = _matrix(value)
     width = table.shape[1]
-    if field is not None and field.columns is not None:
-        labels = tuple(f"{field.columns}_{at}" for at in range(width))
-        return Result(name, table, labels, f"one column for each of {field.columns}")
-    if field is not None and field.width is not None:
-        known = _column_names(field.width, checked, feeds)
-        labels = known if known and len(known) == width else tuple(f"{name}_{at}" for at in range(width))
-        return Result(name, table, labels, "")
-    labels = (name,) if width == 1 else tuple(f"{name}_{at}" for at in range(width))
-    return Result(name, table, labels, "")
+    if across is not None:
+        labels = tuple(f"{across}_{at}" for at in range(width))
+        return Result(name, table, labels, f"one column for each of {across}, counted from 0")
+    known = _coordinates(name, checked, feeds)
+    if known is not None and len(known) == width:
+        return Result(name, table, known, "")
+    return Result(name, table, (name,) if width == 1 else tuple(f"{name}_{at}" for at in range(width)), "")
 
 
-def _column_names(dim: str | int, checked: Checked, feeds: Feeds) -> tuple[str, ...] | None:
-    """The names the data give to the coordinates of a dimension."""
-    for name, table in feeds.tables.items():
-        if checked.fields[name].width == dim and table.names is not None and all(table.names):
+def _across(name: str, checked: Checked) -> str | None:
+    """The set that the columns of an output over pairs stand for."""
+    field = checked.output_field(name)
+    if field is not None:
+        return checked.fields[field].columns
+    indices = next(output.target.indices for output in checked.spec.outputs if output.target.name == name)
+    return checked.set_of(indices[1]) if len(indices) == 2 else None
+
+
+def _coordinates(name: str, checked: Checked, feeds: Feeds) -> tuple[str, ...] | None:
+    """The names that the data give to the coordinates of a vector."""
+    field = checked.output_field(name)
+    dim = checked.fields[field].width if field is not None else None
+    for fed, table in feeds.tables.items():
+        if dim is not None and checked.fields[fed].width == dim and table.names is not None and all(table.names):
             return table.names
     return None
 

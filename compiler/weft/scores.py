@@ -30,6 +30,11 @@ from weft.normal import DotPart, Form, L2Part, NormalScore
 from weft.slots import Refused, Slots
 
 
+def shift_slot(source: str) -> str:
+    """The slot that holds the mean of an input, the same on every token."""
+    return f"mean({source})"
+
+
 def is_float(value: Fraction) -> bool:
     """Whether a rational is a float exactly."""
     return Fraction(float(value)) == value
@@ -61,6 +66,32 @@ def cleared(score: NormalScore) -> tuple[NormalScore, int]:
 
 class Scores(Slots):
     """Linear forms and scores over slots. Everything here reads stored slots only, no pending sums."""
+
+    shifted: dict[tuple[str, str], str]  # (stream, slot) -> the input whose mean it holds
+
+    def expanded(self, left: Poly, right: Poly, i: str, j: str) -> Poly:
+        """|left - right|^2 multiplied out, both sides shifted by the mean of the data where the style says so."""
+        left, right = self._centred(left, i), self._centred(right, j)
+        return left.dot(left) - left.dot(right).scale(2) + right.dot(right)
+
+    def _centred(self, p: Poly, i: str) -> Poly:
+        """A side of a distance, shifted: the distance is the same, its terms are smaller."""
+        source = self._shift_source(p.width) if self.styles.centre != "off" else None
+        if source is None:
+            return p
+        stream, slot = self.stream(i), shift_slot(source)
+        self.shifted[stream, slot] = source
+        self.widths[stream][slot] = p.width
+        form = {**self.form(p, i), slot: Fraction(-1)}
+        return Poly.atom(Vector(self.function(stream, "copy", form), i, p.width))
+
+    def _shift_source(self, width: int) -> str | None:
+        """The input whose mean shifts vectors of a width: the first on an open set."""
+        for f in self.checked.fields.values():
+            vector = f.role == "input" and f.width is not None and self.checked.is_open(f.home)
+            if vector and f.width is not None and self.dimension(f.width) == width:
+                return f.name
+        return None
 
     def form(self, p: Poly, i: str) -> Form:
         """A polynomial of token i as a linear form over the slots of its stream."""
@@ -162,8 +193,3 @@ class Scores(Slots):
             else:
                 raise Refused("a score relates exactly two tokens")
         return (tuple(qs), tuple(qv)), (tuple(ks), tuple(kv))
-
-
-def vector(slot: str, index: str, width: int) -> Poly:
-    """A vector slot as a polynomial."""
-    return Poly.atom(Vector(slot, index, width))

@@ -1,7 +1,7 @@
 """Whether an expression is known to be non-negative and to sum to one over an index.
 
-Covers what people write: weightings, simplex fields, the even start `1/k`, means of simplices over another index, and convex
-combinations `(1 - a) * p + a * q` with a in [0, 1].
+Covers what people write: weightings, simplex fields, the even start `1/k`, means of simplices over another index, and
+convex combinations `(1 - a) * p + a * q` with a in [0, 1].
 """
 
 from __future__ import annotations

@@ -47,6 +47,9 @@ class Slots:
         size = self.checked.sets[set_name]
         return self.dims[size] if isinstance(size, str) else size
 
+    def dimension(self, width: str | int) -> int:
+        return self.dims[width] if isinstance(width, str) else width
+
     def stream(self, index: str) -> str:
         return self.index[index]
 

@@ -1,13 +1,13 @@
 """Lowering styles: several transformers of one spec, chosen when it compiles and recorded in the checkpoint.
 
-    scores   l2       distance attention, |Q z - K z'|^2 in difference form
-             dot      dot products on lifted embeddings; squared norms are kept in slots by feed-forwards
-    centre   auto     on wherever distances are expanded into dot products
-             on, off  whether both sides of a distance are shifted by the mean of the data before expanding it
-    square   square   feed-forwards that square do so by a product
-             relu2    by squared ReLU: t^2 = relu(t)^2 + relu(-t)^2
-    norm     rms      unit(v) as RMSNorm on the slot range, gain 1/sqrt(d), eps 0
-             layer    as LayerNorm of a zero-sum lift of v
+scores   l2       distance attention, |Q z - K z'|^2 in difference form
+         dot      dot products on lifted embeddings; squared norms are kept in slots by feed-forwards
+centre   auto     on wherever distances are expanded into dot products
+         on, off  whether both sides of a distance are shifted by the mean of the data before expanding it
+square   square   feed-forwards that square do so by a product
+         relu2    by squared ReLU: t^2 = relu(t)^2 + relu(-t)^2
+norm     rms      unit(v) as RMSNorm on the slot range, gain 1/sqrt(d), eps 0
+         layer    as LayerNorm of a zero-sum lift of v
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """grammar.lark -> grammar.json: the parse tables, made by lark ahead of time.
 
-Building them takes half a second, reading them a few milliseconds. `python -m weft.tables` writes the file anew; a file that
-was made from another grammar is not used.
+Building them takes half a second, reading them a few milliseconds. `python -m weft.tables` writes the file anew; a file
+that was made from another grammar is not used.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def build(text: str) -> dict[str, Any]:
         if terminal["pattern"]["__type__"] == "PatternStr":
             terminals[terminal["pattern"]["value"]] = terminal["name"]
     states = {
-        state: {parser["tokens"][symbol]: arg if kind == 0 else -1 - position[arg["@"]] for symbol, (kind, arg) in row.items()}
+        state: {
+            parser["tokens"][symbol]: arg if kind == 0 else -1 - position[arg["@"]]
+            for symbol, (kind, arg) in row.items()
+        }
         for state, row in parser["states"].items()
     }
     order = sorted(states)
@@ -91,7 +94,7 @@ def build(text: str) -> dict[str, Any]:
 
 
 def _rule(rule: dict[str, Any]) -> list[Any]:
-    """What a rule keeps of its symbols, as lark's tree builder would: no plain words or marks, absent options as None."""
+    """What a rule keeps of its symbols, as lark's tree builder would: no plain words, absent options as None."""
     options, expansion = rule["options"], rule["expansion"]
     absent = [bool(flag) for flag in options["empty_indices"]] or [False] * len(expansion)
     parts: list[int] = []

@@ -15,8 +15,19 @@ from weft.syntax import FUNCTIONS, REDUCTIONS, WEIGHTINGS
 
 END = "$END"
 SECTIONS = (
-    "algorithm", "tokens", "inputs", "random", "state", "param", "let", "layer", "repeat", "outputs", "objective", "example",
-)  # fmt: skip
+    "algorithm",
+    "tokens",
+    "inputs",
+    "random",
+    "state",
+    "param",
+    "let",
+    "layer",
+    "repeat",
+    "outputs",
+    "objective",
+    "example",
+)
 MOST_DIGITS = 60  # longer numbers say nothing more: float64 has 17 digits
 LARGEST_EXPONENT = 300  # of ten; keeps numbers and their exact fractions within float64
 MOST_STRANGE = 20  # characters reported before giving up on a file
@@ -37,8 +48,8 @@ CLASSES = {
 }
 INSTEAD = {
     "−": "-", "–": "-", "·": "*", "×": "*", "⋅": "*", "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=", "∈": "in", "²": "^2",
-    "³": "^3", "‖": "|", "∥": "|", "⟨": "<", "⟩": ">", "〈": "<", "〉": ">", "“": '"', "”": '"', "ℝ": "R", "∑": "sum[i]",
-    "Σ": "sum[i]", "←": "=", "∞": "no bound", "√": "sqrt(...)", "‘": "'", "’": "'", "′": "'",
+    "³": "^3", "‖": "|", "∥": "|", "⟨": "<", "⟩": ">", "〈": "<", "〉": ">", "“": '"', "”": '"', "ℝ": "R",
+    "∑": "sum[i]", "Σ": "sum[i]", "←": "=", "∞": "no bound", "√": "sqrt(...)", "‘": "'", "’": "'", "′": "'",
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "η": "eta", "θ": "theta", "κ": "kappa",
     "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi",
     "χ": "chi", "ψ": "psi", "ω": "omega", "ϵ": "eps", "ϕ": "phi",
@@ -95,19 +106,28 @@ def _strange(text: str, at: int, problems: Problems) -> int:
     if character == '"':
         line_end = text.find("\n", at)
         line_end = len(text) if line_end < 0 else line_end
-        problems.add("P111", Span(at, line_end), "this text has no closing quote", "", 'a text ends on its line: "like this"')
+        problems.add(
+            "P111", Span(at, line_end), "this text has no closing quote", "", 'a text ends on its line: "like this"'
+        )
         return line_end
     run = _STRANGE.match(text, at)
     end = run.end() if run else at + 1
     control = not character.isprintable() and not character.isspace()
     instead = INSTEAD.get(character, "")
     if control:
-        problems.add("P112", Span(at, end), f"a control character {printable(character)} in the text",
-                     "it cannot be seen, and has no meaning here", "delete it")
+        problems.add(
+            "P112",
+            Span(at, end),
+            f"a control character {printable(character)} in the text",
+            "it cannot be seen, and has no meaning here",
+            "delete it",
+        )
     else:
         what = "this character has" if end - at == 1 else "these characters have"
         ascii_only = "names are made of letters a to z, digits and _" if character.isalpha() or character == "_" else ""
-        problems.add("P112", Span(at, end), f"{what} no meaning here", f"write {instead}" if instead else "", ascii_only)
+        problems.add(
+            "P112", Span(at, end), f"{what} no meaning here", f"write {instead}" if instead else "", ascii_only
+        )
     return end
 
 
@@ -118,5 +138,10 @@ def _number(lexeme: str, start: int, problems: Problems) -> None:
     if len(mantissa) > MOST_DIGITS or len(exponent) > MOST_DIGITS:
         problems.add("P113", span, f"a number has at most {MOST_DIGITS} digits", "", "float64 keeps 17 of them")
     elif abs(int(exponent or 0)) > LARGEST_EXPONENT:
-        problems.add("P113", span, "this number is outside the range of float64", "",
-                     f"use exponents between -{LARGEST_EXPONENT} and {LARGEST_EXPONENT}")
+        problems.add(
+            "P113",
+            span,
+            "this number is outside the range of float64",
+            "",
+            f"use exponents between -{LARGEST_EXPONENT} and {LARGEST_EXPONENT}",
+        )

@@ -30,6 +30,7 @@ class ExactWeights:
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self.tensors = tensors
         self._rows: dict[str, list[Row]] = {}
+        self._scalars: dict[str, Fraction] = {}
 
     def rows(self, name: str) -> list[Row]:
         """The rows of a matrix (a vector is one row, a scalar one row of one entry)."""
@@ -40,7 +41,10 @@ class ExactWeights:
         return self._rows[name]
 
     def scalar(self, name: str) -> Fraction:
-        return Fraction(float(self.tensors[name].detach()))
+        """A tensor that is one number."""
+        if name not in self._scalars:
+            self._scalars[name] = Fraction(float(self.tensors[name].detach()))
+        return self._scalars[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Exact:
         self._values: dict[tuple[int, str, int, int], Fraction] = {}
         self._features: dict[tuple[int, str, int, str], tuple[Fraction, ...]] = {}
         self._outputs: dict[tuple[int, str, int], dict[int, Fraction]] = {}
+        self._rows: dict[tuple[str, int], list[float]] = {}
 
     @property
     def level(self) -> int:
@@ -89,6 +94,12 @@ class Exact:
         self.sublayers.append(sublayer)
 
     # ------------------------------------------------------------------ residual
+    def _row(self, stream: str, token: int) -> list[float]:
+        key = (stream, token)
+        if key not in self._rows:
+            self._rows[key] = self.base[stream][token].tolist()
+        return self._rows[key]
+
     def value(self, level: int, stream: str, token: int, column: int) -> Fraction:
         """One entry of the residual."""
         key = (level, stream, token, column)
@@ -101,7 +112,7 @@ class Exact:
             maker = self._makers.get((stream, column))
             if maker is not None:
                 return self._ffn(maker, 0, token, column)
-            return Fraction(float(self.base[stream][token, column]))
+            return Fraction(self._row(stream, token)[column])
         sublayer = self.sublayers[level - 1]
         if isinstance(sublayer, FFN):
             if sublayer.stream != stream:

@@ -33,7 +33,7 @@ class Layout:
 
 @dataclass(slots=True)
 class Batch:
-    """The inputs of every problem (tokens, width), in float64 but rounded to the storage dtype; layout of the streams."""
+    """The inputs of every problem (tokens, width), float64 rounded to the storage dtype; the layout of the streams."""
 
     batched: bool
     count: int
@@ -121,6 +121,8 @@ class Reader:
         if value.is_complex() or (value.dtype == torch.bool and item.kind != "onehot"):
             raise RunError(f"{name} holds {str(value.dtype).removeprefix('torch.')}; give numbers")
         rank, width = self._rank(item), self._slot_width(item)
+        if rank == 2 and width == 1 and value.dim() == 1:
+            value = value[:, None]
         wanted = "[tokens]" if rank == 1 else f"[tokens, {width}]"
         shape = list(value.shape)
         if value.dim() not in (rank, rank + 1):

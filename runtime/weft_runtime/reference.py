@@ -51,18 +51,21 @@ class Reference:
     batched: bool = False
     tiers: dict[str, Tiers] = field(default_factory=dict)
     ready: set[tuple[str, str]] = field(default_factory=set)
+    prefix: str = ""  # of the names told to taps
     tap: Tap | None = None
     pattern_tap: PatternTap | None = None
     streams: dict[str, Stream] = field(init=False)
     exact_weights: ExactWeights = field(init=False)
     _sources: dict[tuple[str, int], set[str]] = field(init=False)
     _columns: dict[str, Tensor] = field(init=False)
+    _active: tuple[int, dict[str, tuple[FFN, ...]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.streams = {stream.name: stream for stream in self.program.streams}
         self.exact_weights = ExactWeights(self.weights)
         self._sources = {}
         self._columns = {}
+        self._active = (-1, {})
         for stream in self.program.streams:
             mask = torch.zeros(stream.width, dtype=torch.bool)
             for slot in stream.slots:
@@ -81,8 +84,10 @@ class Reference:
     def step(self, step: Step, problems: list[Problem], blocks: Iterable[Block], path: str, first: int) -> None:
         """Runs one step on all problems: sub-layers, rounding of the fields, refresh of the derived slots."""
         for problem in problems:
-            self._enter(problem, decides(step.sublayers))
+            self.enter(problem, decides(step.sublayers))
         sites = list(blocks)
+        if not step.sublayers:
+            self._store(step, problems)
         for index, sublayer in enumerate(step.sublayers):
             later = step.sublayers[index + 1 :]
             name = f"{path}.{first + index}"
@@ -95,11 +100,11 @@ class Reference:
                 self._store(step, problems)
             self._resid(problems, sites[index], post=True, bounded=decides(later))
             if self.tap is not None:
-                self.tap(name, problems)
+                self.tap(self.prefix + name, problems)
         for problem in problems:
             problem.exact = problem.radii = None
 
-    def _enter(self, problem: Problem, bounded: bool) -> None:
+    def enter(self, problem: Problem, bounded: bool) -> None:
         """Starts a step: from here on the fields are data and everything else follows from them."""
         active = self.active()
         problem.exact = Exact(self.exact_weights, self.streams, problem.z, active)
@@ -142,6 +147,8 @@ class Reference:
 
     def active(self) -> dict[str, tuple[FFN, ...]]:
         """The derived maps whose sources have all been set."""
+        if self._active[0] == len(self.ready):
+            return self._active[1]
         found: dict[str, tuple[FFN, ...]] = {}
         for stream in self.program.streams:
             known = {slot.name for slot in stream.slots if slot.role in ("constant", "scratch")}
@@ -152,6 +159,7 @@ class Reference:
                     ffns.append(ffn)
                     known.update(ffn.writes)
             found[stream.name] = tuple(ffns)
+        self._active = (len(self.ready), found)
         return found
 
     def refresh(self, problems: list[Problem]) -> None:
@@ -159,15 +167,28 @@ class Reference:
         for name, ffns in self.active().items():
             for ffn in ffns:
                 for problem in problems:
-                    exact = Exact(self.exact_weights, self.streams, problem.z, self.active())
-                    problem.z[name], _ = tokenwise.apply(ffn, self.weights, problem.z[name], _zero_test(exact, ffn))
+                    problem.z[name], _ = tokenwise.apply(
+                        ffn, self.weights, problem.z[name], self._zero_test(problem, ffn)
+                    )
+
+    def _zero_test(self, problem: Problem, ffn: FFN) -> tokenwise.Zero:
+        z = problem.z[ffn.stream]
+
+        def is_zero(token: int) -> bool:
+            exact = problem.exact or Exact(self.exact_weights, self.streams, problem.z, self.active())
+            try:
+                return exact.is_zero(ffn, token)
+            except NotRational:
+                return bool((linear(z[token : token + 1].detach(), self.weights[ffn.a].detach()) == 0).all())
+
+        return is_zero
 
     # ------------------------------------------------------------------ sub-layers
     def _feed_forward(self, ffn: FFN, problems: list[Problem], noted: bool, bounded: bool) -> None:
         for problem in problems:
             assert problem.exact is not None
             z = problem.z[ffn.stream]
-            problem.z[ffn.stream], zero = tokenwise.apply(ffn, self.weights, z, _zero_test(problem.exact, ffn))
+            problem.z[ffn.stream], zero = tokenwise.apply(ffn, self.weights, z, self._zero_test(problem, ffn))
             if bounded and problem.radii is not None:
                 radius = tokenwise.radius(ffn, self.weights, z.detach(), problem.radii[ffn.stream], zero)
                 problem.radii[ffn.stream] = radius
@@ -248,7 +269,7 @@ class Reference:
                 replies[index] = new if changed else old
         ordered = [results[index] for index in range(len(runs))]
         if self.pattern_tap is not None and all(result.patterns for result in ordered):
-            self.pattern_tap(name, [result.patterns[0] for result in ordered])
+            self.pattern_tap(self.prefix + name, [result.patterns[0] for result in ordered])
         return ordered
 
     # ------------------------------------------------------------------ hooks
@@ -283,17 +304,6 @@ def padded(tensors: list[Tensor]) -> Tensor:
         pads = [n for size, have in zip(reversed(sizes), reversed(tensor.shape), strict=True) for n in (0, size - have)]
         rows.append(nn.functional.pad(tensor, pads) if any(pads) else tensor)
     return torch.stack(rows)
-
-
-def _zero_test(exact: Exact, ffn: FFN) -> tokenwise.Zero:
-    def is_zero(token: int) -> bool:
-        try:
-            return exact.is_zero(ffn, token)
-        except NotRational:
-            z, matrix = exact.base[ffn.stream][token : token + 1], exact.weights.tensors[ffn.a].detach()
-            return bool((linear(z, matrix) == 0).all())
-
-    return is_zero
 
 
 def _decides(head: Head) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from weft_runtime.bounds import TINY, U, added, linear_radius, product_radius, widen
 from weft_runtime.ir import Score
-from weft_runtime.sums import scale_by_power, weighted_sum
+from weft_runtime.sums import scale_by_power, split, weighted_sum
 
 SAFE = 480  # operands up to 2^480 have squares that can be added without overflow
 
@@ -62,6 +62,8 @@ class _Part:
     eq: Tensor | None = None  # radii; None when no bounds are wanted
     ek: Tensor | None = None
     escale: Tensor | None = None
+    rounds: bool = True  # False when every product and sum is exact, whatever the order
+    tiny: float = TINY  # what a product may lose by underflow
 
 
 class Scorer:
@@ -116,19 +118,22 @@ class Scorer:
         assert part.ek is not None
         eq, terms = part.eq[rows], part.q.shape[1]
         if part.kind == "l2":
-            radius = (terms + 4) * U * raw + terms * TINY
+            radius = ((terms + 4) * U if part.rounds else 0.0) * raw + terms * part.tiny
             for a in _uncertain(part.eq, part.ek):
                 error = eq[:, a, None] + part.ek[None, :, a]
                 gap = (part.q[rows][:, a, None] - part.k[None, :, a]).abs()
                 radius = radius + error * (2 * gap + error)
         else:
             size_q, size_k = part.q[rows].abs(), part.k.abs()
-            radius = (terms + 2) * U * (size_q @ size_k.T) + terms * TINY
+            radius = torch.zeros_like(raw)
+            if part.rounds:
+                radius = (terms + 2) * U * (size_q @ size_k.T) + terms * part.tiny
             if _uncertain(part.eq, part.ek):
                 radius = radius + eq @ (size_k + part.ek).T + size_q @ part.ek.T
         if part.coefficient is not None:
             size = part.coefficient.abs()
-            radius = radius * size + U * size * raw.abs() + TINY
+            exact = (raw == 0) | ((torch.frexp(size).mantissa == 0.5) & (size > 2.0**-200) & (part.tiny == 0))
+            radius = radius * size + torch.where(exact, 0.0, U * size * raw.abs() + TINY)
         if part.scale is not None and part.escale is not None:
             shape = (slice(rows.start, rows.stop), None) if part.side == "query" else (None, slice(None))
             inner = raw if part.coefficient is None else raw * part.coefficient
@@ -164,7 +169,32 @@ def _prepare(
             if eq is not None and ek is not None:
                 eq, ek = scale_by_power(eq, exponent), scale_by_power(ek, exponent)
     coefficient = None if part.coefficient is None else weights[part.coefficient]
-    return _Part(part.kind, q, k, coefficient, side, scale, exponent, eq, ek, escale)
+    made = _Part(part.kind, q, k, coefficient, side, scale, exponent, eq, ek, escale)
+    if radii is not None and not q.is_meta:
+        made.rounds, made.tiny = _rounding(q.detach(), k.detach())
+    return made
+
+
+def _rounding(q: Tensor, k: Tensor) -> tuple[bool, float]:
+    """Whether products or squared differences of these features, and their sums, can round; and may underflow.
+
+    Multiples of 2^g below 2^t have products that are multiples of 2^2g, and sums of r of them stay below r 2^(2t+2):
+    exact in float64 when that range fits 53 bits. Common for whole numbers and short decimals in binary.
+    """
+    low, high = zip(*(_grid(x) for x in (q, k)), strict=True)
+    bottom, top = min(low), max(high)
+    fits = 2 * (top - bottom) + 2 + q.shape[1].bit_length() <= 53 and bottom > -400
+    return not fits, 0.0 if bottom > -400 else TINY
+
+
+def _grid(x: Tensor) -> tuple[int, int]:
+    """Exponents g and t such that every entry is a multiple of 2^g and smaller than 2^t."""
+    filled = x[torch.isfinite(x) & (x != 0)]
+    if not len(filled):
+        return 0, 0
+    significand, exponent = split(filled)
+    lowest = (significand & -significand).to(torch.float64)  # the last bit that is set
+    return int((torch.frexp(lowest).exponent - 1 + exponent).min()), int(torch.frexp(filled).exponent.max())
 
 
 def _exponent(q: Tensor, k: Tensor) -> int:

@@ -133,6 +133,8 @@ def _sparse(weights: Tensor, values: Tensor, own: Tensor | None) -> Tensor:
         blocks.append((products.reshape(-1), (rows[part, None] * columns + place).reshape(-1)))
     if own is not None:
         blocks.append((own.reshape(-1), torch.arange(queries * columns, device=weights.device)))
+    if not blocks:
+        return torch.zeros(queries, columns, dtype=torch.float64, device=weights.device)
     return _accumulate(blocks, queries * columns).reshape(queries, columns)
 
 
@@ -173,7 +175,7 @@ def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
         base, limbs = _window([numbers for numbers, _ in blocks])
     acc = torch.zeros(count * limbs, dtype=torch.int64, device=device)
     for numbers, index in blocks:
-        significand, exponent = _split(numbers)
+        significand, exponent = split(numbers)
         shift = (exponent - base).clamp_min(0)  # zeros may lie below the window
         place = index * limbs + (shift >> 5)
         low = (significand.abs() & _MASK) << (shift & 31)
@@ -185,7 +187,7 @@ def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
     return _round(acc.reshape(count, limbs), base)
 
 
-def _split(x: Tensor) -> tuple[Tensor, Tensor]:
+def split(x: Tensor) -> tuple[Tensor, Tensor]:
     """x = significand * 2 ** exponent with a signed integer significand below 2^53."""
     bits = x.contiguous().view(torch.int64)
     field = (bits >> 52) & 0x7FF
@@ -197,7 +199,7 @@ def _window(parts: list[Tensor]) -> tuple[int, int]:
     """The exponent of the lowest limb, and how many limbs reach over all numbers with room for the carries."""
     lowest, highest = 0, _LOWEST
     for part in parts:
-        significand, exponent = _split(part)
+        significand, exponent = split(part)
         filled = significand != 0
         lowest = min(lowest, int(torch.where(filled, exponent, 0).min()))
         highest = max(highest, int(torch.where(filled, exponent, _LOWEST).max()))

@@ -1,0 +1,166 @@
+"""A run -> what the user asked for: outputs, fields, the objective, a trace.
+
+Rows of a batch go back to the places they came from; padding is zero, and -1 among indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from weft_runtime.attention import HeadRun
+from weft_runtime.ir import Input, Output, Program
+from weft_runtime.reference import Problem, padded
+from weft_runtime.results import Fields, OneHot, Outputs, Trace
+from weft_runtime.run import Run
+from weft_runtime.scores import linear
+from weft_runtime.sums import exact_sum
+
+
+def field_inputs(program: Program) -> list[Input]:
+    """Every field slot as an array [tokens, width] that can be given and taken."""
+    return [
+        Input(slot.name, stream.name, slot.name, "real")
+        for stream in program.streams
+        for slot in stream.slots
+        if slot.role == "field"
+    ]
+
+
+def fields(run: Run) -> Fields:
+    """The stored fields that something has set."""
+    found = {
+        item.name: slot_values(run, run.problems, item.stream, item.slot)
+        for item in field_inputs(run.program)
+        if (item.stream, item.slot) in run.engine.ready
+    }
+    return Fields(found)
+
+
+def outputs(run: Run, again: bool) -> Outputs:
+    """The outputs as the layers hold them; with `again` those that are out of date are made once more."""
+    redone: dict[int, list[Problem]] = {}
+    if again:
+        for step in sorted({output.again for output in run.program.outputs if output.again is not None}):
+            redone[step] = run.again(step)
+    run.readout()
+    found: dict[str, Any] = {}
+    for output in run.program.outputs:
+        problems = redone[output.again] if again and output.again is not None else run.problems
+        found[output.name] = answer(run, output, problems)
+    return Outputs(found)
+
+
+def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot:
+    """One output, read from these problems."""
+    dtype = run.engine.dtype
+    if output.kind == "pattern":
+        return _pattern(run, output, problems)
+    if output.kind == "total":
+        columns = run.program.stream(output.stream).slot(output.slot).columns
+        totals = [exact_sum(p.z[output.stream][:, columns][:, 0], 0).to(dtype) for p in problems]
+        return torch.stack(totals) if run.batch.batched else totals[0]
+    value = slot_values(run, problems, output.stream, output.slot)
+    if output.kind == "number":
+        return value[..., 0]
+    if output.kind == "onehot":
+        plain = value.detach()
+        return OneHot(torch.where((plain != 0).any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype)
+    return value
+
+
+def slot_values(run: Run, problems: list[Problem], stream: str, slot: str) -> Tensor:
+    """A slot of all problems, [tokens, width] or [batch, tokens, width]."""
+    columns = run.program.stream(stream).slot(slot).columns
+    return _placed_back(run, [p.z[stream][:, columns] for p in problems], stream).to(run.engine.dtype)
+
+
+def _placed_back(run: Run, parts: list[Tensor], stream: str) -> Tensor:
+    """Rows of all problems at the places they came from, zeros between."""
+    if not run.batch.batched:
+        return parts[0]
+    layout = run.batch.layouts[stream]
+    whole = []
+    for part, rows in zip(parts, layout.rows, strict=True):
+        if len(part) < layout.places:
+            zeros = torch.zeros(layout.places, *part.shape[1:], dtype=part.dtype, device=part.device)
+            part = zeros.index_copy(0, rows, part)
+        whole.append(part)
+    return torch.stack(whole)
+
+
+def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
+    """The weights of a head on the state as it is, times a number of each query."""
+    head, engine = output.head, run.engine
+    assert head is not None
+    parts = []
+    for problem in problems:
+        engine.enter(problem, bounded=True)
+        assert problem.exact is not None
+        pattern = _drained(HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, False).run(True))
+        if output.scale is not None:
+            pattern = pattern * linear(problem.z[head.query], engine.weights[output.scale][None])
+        parts.append(pattern.to(engine.dtype))
+        problem.exact = problem.radii = None
+    if not run.batch.batched:
+        return parts[0]
+    turned = _placed_back(run, [part.T for part in parts], head.keys)
+    return _placed_back(run, [part.T for part in turned], head.query)
+
+
+def _drained(pieces: Generator[tuple[str, Tensor], Tensor, Any]) -> Tensor:
+    """The pattern of a head that nobody changes."""
+    kind, tensor = next(pieces)
+    while kind != "pattern":
+        kind, tensor = pieces.send(tensor)
+    return tensor
+
+
+class Tracer:
+    """Notes every slot after every sub-layer of a run."""
+
+    def __init__(self, patterns: bool) -> None:
+        self.patterns = patterns
+        self.seen: dict[str, Tensor] = {}
+        self.fields: list[Fields] = []
+
+    def watch(self, run: Run) -> None:
+        """Listens to a run from here on."""
+        self.run = run
+        run.engine.tap = self._tap
+        run.engine.pattern_tap = self._pattern_tap if self.patterns else None
+
+    def started(self) -> None:
+        """Notes the state before the first layer."""
+        self._tap("start", self.run.problems)
+        self.fields.append(fields(self.run))
+
+    def layer_done(self) -> None:
+        """Notes the fields after a layer."""
+        self.fields.append(fields(self.run))
+
+    def trace(self, found: Outputs) -> Trace:
+        """Everything noted."""
+        return Trace(self.seen, self.fields, found)
+
+    def _tap(self, path: str, problems: list[Problem]) -> None:
+        current = {problem.number: problem for problem in (*self.run.problems, *problems)}
+        ordered = [current[number] for number in sorted(current)]
+        for stream in self.run.program.streams:
+            for slot in stream.slots:
+                name = f"{path}.{stream.name}.{slot.name}"
+                self.seen[name] = slot_values(self.run, ordered, stream.name, slot.name)
+
+    def _pattern_tap(self, path: str, found: list[Tensor]) -> None:
+        whole = padded(found) if self.run.batch.batched else found[0]
+        self.seen[f"{path}.pattern"] = whole.to(self.run.engine.dtype)
+
+
+def objective(run: Run) -> Tensor:
+    """The objective of the final state."""
+    run.readout()
+    assert run.program.objective is not None
+    return cast(Tensor, answer(run, run.program.objective, run.problems))
