@@ -291,6 +291,14 @@ def test_compile_json_and_styles(weft: Weft, tmp_path: Path, monkeypatch: pytest
     assert sum(slot["width"] for slot in centers["slots"]) == centers["width"]
 
 
+def test_unrolled_weights_are_counted_per_layer(weft: Weft, tmp_path: Path) -> None:
+    words = ["compile", "lloyd", "-Dd=2", "-Dk=3", "--layers", "4", "--json", "-o", tmp_path / "m.safetensors"]
+    shared, unrolled = (json.loads(weft(*words, "--weights", kind)[1]) for kind in ("shared", "unrolled"))
+    counts = ("heads", "ffns", "steps", "layers")
+    assert [shared[name] for name in counts] == [unrolled[name] for name in counts]
+    assert unrolled["bytes"] > shared["bytes"]
+
+
 def test_file_sizes() -> None:
     assert [file_size(n) for n in (12, 1234, 4_560_000, 7_890_000_000)] == ["12 bytes", "1.2 kB", "4.6 MB", "7.9 GB"]
 
@@ -404,10 +412,10 @@ def test_a_reader_that_goes_away_is_no_error_message() -> None:
 
 
 def test_a_terminal_without_unicode_shows_escapes(tmp_path: Path) -> None:
-    path = tmp_path / "tiny.weft"
-    path.write_text(GOOD.replace("adds one", "fügt hinzu"), encoding="utf-8")
-    done = fresh("inspect", str(path), "--stage", "syntax", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    path = tmp_path / "größe.weft"
+    done = fresh("new", "mine", "-o", str(path), env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
+    assert "gr\\xf6\\xdfe.weft" in done.stdout
 
 
 def test_the_console_script_and_the_module_are_the_same(weft: Weft) -> None:

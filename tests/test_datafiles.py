@@ -295,4 +295,5 @@ def test_progress_is_silent_when_piped_or_quick() -> None:
     for screen in (Screen(False), Screen(True)):
         with progress("x", screen) as line:  # type: ignore[arg-type]
             line.say("y")
+            assert isinstance(line, Line) == screen.tty
         assert screen.text == ""

@@ -295,6 +295,8 @@ def test_a_stored_mass_that_underflows_is_an_error() -> None:
 def test_an_unstored_mass_does_not_underflow() -> None:
     found = run(SOFT.format("softmax[j](-|x[i] - c[j]|^2)"), {"x": FIVE, "c": [[0.0], [1000.0]]})
     assert found["c"][1].tolist() == [3.0]  # only the nearest point counts
+    text = f"{CLUSTERS}layer c[j] = mean[i] x[i] weighted (sum[l] exp(-|x[i] - c[j]|^2) where index(l) < index(i)) else c[j]"
+    assert run(f"{text} outputs c", {"x": FIVE, "c": [[-1000.0], [1000.0]]})["c"].tolist() == [[-2.0], [3.0]]
     weights = "normalize[i](exp(-|x[i] - c[j]|^2) * 0.5)"
     text = f"{CLUSTERS}layer c[j] = sum[i] {weights} * x[i] else c[j] outputs c"
     assert run(text, {"x": FIVE, "c": [[0.0], [1000.0]]})["c"][1].tolist() == [3.0]

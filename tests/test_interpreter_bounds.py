@@ -21,7 +21,7 @@ from weft.meaning_tables import Table, applied
 from weft.parse import parse
 from weft.syntax import Expr
 
-law = settings(derandomize=True, deadline=None, max_examples=150)
+law = settings(derandomize=True, deadline=None, max_examples=100)
 
 ATOMS = ["<x[i], c[j]>", "|x[i] - c[j]|^2", "index(i)", "0.1", "s[i]", "|x[i]|^2", "w", "y[i,j]", "count(points)"]
 AGGREGATES = [
@@ -75,13 +75,11 @@ def test_the_exact_value_lies_within_the_bound(expression: str, seed: int, scale
         at = evaluator.env(table.axes, table.data.shape[:-1], place)
         value = exact.value(body, at)
         data, error = float(table.data.reshape(-1)[place]), float(table.error.reshape(-1)[place])
-        defined = bool(table.defined.reshape(-1)[place])
-        if value is None or not defined:
+        if error == np.inf:
             continue
-        if np.isfinite(error):
+        assert (value is not None) == bool(table.defined.reshape(-1)[place]), at
+        if value is not None:
             assert abs(Fraction(data) - value[0]) <= Fraction(error), (at, data, error)
-        else:
-            assert not np.isnan(error)
 
 
 @pytest.mark.parametrize("expression", [*PAIRS, *ATOMS, *AGGREGATES])

@@ -116,6 +116,14 @@ def test_ties_within_a_distance_take_the_first(grid: tuple[np.ndarray, np.ndarra
         assert label == next(j for j, d in enumerate(distances) if d <= min(distances) + Fraction(epsilon))
 
 
+def test_the_distance_of_ties_within_is_compared_exactly() -> None:
+    text = f"{CLUSTERS}layer {ASSIGN} ties within 0.25 outputs y"
+    for first, label in ((0.5, 0), (np.nextafter(0.5, 1), 1), (np.nextafter(0.5, 0), 0)):
+        found = interpreter(text).run({"x": [[0.0]], "c": [[first], [0.0]]}, 1)
+        assert found["y"].argmax(axis=1).tolist() == [label]
+        assert found.decisions.rational == 1
+
+
 @law
 @given(GRIDS, st.integers(1, 6), st.sampled_from([0.0, 12.5, 33.3, 50.0, 90.0, 100.0]))
 def test_counts_and_shares_keep_the_right_members(grid: tuple[np.ndarray, np.ndarray], count: int, tau: float) -> None:

@@ -14,7 +14,7 @@ from weft.check_names import Names, collect
 from weft.check_outputs import objective, outputs
 from weft.check_params import params
 from weft.check_sizes import sizes
-from weft.problems import Problems
+from weft.problems import MOST_REPORTED, Problems
 from weft.source import Span
 from weft.types import Checked, FieldType, Type
 
@@ -32,7 +32,7 @@ def check(spec: ast.Spec) -> Checked:
     declared = declare(typing)
     inits(names, declared, problems)
     fields, found = _settle(spec, names, declared, frozenset(typing.refused))
-    problems.found.extend(found.found)
+    problems.found.extend(found.found[: MOST_REPORTED - len(problems.found)])
     shown = examples(spec, names, fields, problems)
     problems.stop()
     ordered = {name: fields[name] for name in (*declared, *(n for n in fields if n not in declared))}

@@ -137,7 +137,7 @@ def _not_in_start(typing: Typing, expr: ast.Ref, why: str) -> None:
 
 def _unknown(typing: Typing, expr: ast.Ref) -> None:
     names, problems, name = typing.names, typing.problems, expr.name
-    if name in typing.refused or names.declared(name) is not None:
+    if problems.full or name in typing.refused or names.declared(name) is not None:
         return  # reported where it is declared or computed
     if name in names.written:
         if typing.place == "start":

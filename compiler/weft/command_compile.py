@@ -67,6 +67,8 @@ def _output(wanted: str | None, checked: Checked) -> Path:
 def account(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
     """What was made, as plain data."""
     program = checkpoint.program
+    unrolled = program.options.get("weights") == "unrolled"
+    layer = program.layer[: len(program.layer) // program.layers] if unrolled and program.layers else program.layer
     return {
         "ok": True,
         "file": str(path),
@@ -78,9 +80,9 @@ def account(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
         "options": dict(program.options),
         "conditions": list(program.conditions),
         "streams": [_stream(stream) for stream in program.streams],
-        "heads": sum(1 for _ in _heads(program.layer)),
-        "ffns": sum(1 for step in program.layer for part in step.sublayers if not hasattr(part, "heads")),
-        "steps": len(program.layer),
+        "heads": sum(1 for _ in _heads(layer)),
+        "ffns": sum(1 for step in layer for part in step.sublayers if not hasattr(part, "heads")),
+        "steps": len(layer),
     }
 
 

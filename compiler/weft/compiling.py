@@ -46,6 +46,7 @@ def compile(
     centre: Literal["auto", "on", "off"] = "auto",
     square: Literal["square", "relu2"] = "square",
     norm: Literal["rms", "layer"] = "rms",
+    weights: Literal["shared", "unrolled"] = "shared",
 ) -> Checkpoint:
     """Compiles a spec to a transformer.
 
@@ -58,12 +59,14 @@ def compile(
     >>> model.program.name
     'lloyd'
     """
-    styles = Styles(scores, centre, square, norm)
+    styles = Styles(scores, centre, square, norm, weights)
     bound = bind(checked_spec(spec), dims or {}, params or {})
     written = bound.checked.spec
     depth = layers if layers is not None else written.repeat or 1
     if not isinstance(depth, int) or depth < 0:
         raise InputError(f"layers must be a whole number, at least 0, not {depth!r}")
+    if weights == "unrolled" and depth < 1:
+        raise InputError("unrolled weights need at least one layer; give layers=N")
     normal = lower(build_graph(bound.checked), bound.dims, bound.params, styles)
     made = build(normal, depth)
     return Checkpoint(

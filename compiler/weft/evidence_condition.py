@@ -1,45 +1,30 @@
 """How precisely an equation can be computed: the interpreter's error bound of it, which gives the contract its kappa.
 
-The interpreter carries, with every value, a rigorous bound on its distance from exact arithmetic on the same stored fields
-(`meaning_tables`). Divided by 16 * eps * max|f| it is the condition of the equation at these fields, in the units of the
-numeric contract; `kappa` is that, and at least 1:
+The interpreter carries, with every value, a rigorous bound on its distance from exact arithmetic on the same stored
+fields (`meaning_tables`). Divided by 16 * eps * max|f| it is the condition of the equation at these fields, in the units
+of the numeric contract; `kappa` is that, and at least 1:
 
     allowed error of a field f   16 * eps * kappa * max|f|  =  max(16 * eps * max|f|, bound)
 
-So kappa is 1 for choices and hard means, about 1 + (range of the scores) for softmax weights, and grows where a spec itself
+So kappa is 1 for choices and hard means, about 1 + (range of the scores) for softmax weights, and grows where a spec
 divides by small numbers or takes roots near zero. It knows no algorithm, and decisions do not enter it: they are settled,
-not rounded. Models with dot-product scores keep squared norms in the stream; there the bound is that of the same equation
-with its squares multiplied out. In float32 the bound grows by the ratio of the epsilons.
+not rounded. The bound is taken of the equation in attention form (`evidence_forms`), and in float32 it grows by the
+ratio of the epsilons.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weft.meaning_world import is_vector
 from weft.meaning_decisions import Tally
 from weft.meaning_expressions import Evaluator
 from weft.meaning_rationals import Exact
 from weft.meaning_tables import Floats, turned
 from weft.meaning_world import World
-from weft.syntax import (
-    Binary,
-    Call,
-    Else,
-    Equation,
-    Expr,
-    Inner,
-    Neg,
-    Norm,
-    Num,
-    Reduce,
-    Ref,
-    Square,
-    Weigh,
-)
+from weft.syntax import Binary, Else, Equation, Expr, Num, Reduce, Ref, Weigh
 from weft.types import Checked
 
 ROUNDINGS = 16  # of the numeric contract
@@ -89,61 +74,11 @@ def bounds(world: World, equations: tuple[Equation, ...]) -> dict[str, float]:
     return found
 
 
-def multiplied_out(checked: Checked) -> Checked:
-    """The same spec with every square, length and inner product of sums written as a sum of products."""
-    lets = {name: replace(let, body=_expanded(checked, let.body)) for name, let in checked.lets.items()}
-    spec = checked.spec
-    steps = tuple(
-        replace(step, equations=tuple(replace(e, body=_expanded(checked, e.body)) for e in step.equations))
-        for step in spec.steps
-    )
-    state = tuple(replace(f, start=f.start and _expanded(checked, f.start)) for f in spec.state)
-    outputs = tuple(replace(o, body=_expanded(checked, o.body)) for o in spec.outputs)
-    objective = spec.objective and _expanded(checked, spec.objective)
-    written = replace(spec, steps=steps, state=state, outputs=outputs, objective=objective, lets=tuple(lets.values()))
-    return replace(checked, spec=written, lets=lets)
-
-
-def _expanded(checked: Checked, node: Any) -> Any:
-    """An expression or condition with its squares multiplied out, below first."""
-    changes: dict[str, Any] = {}
-    for one in fields(node):
-        value = getattr(node, one.name)
-        if isinstance(value, tuple):
-            changes[one.name] = tuple(_expanded(checked, v) if hasattr(v, "span") else v for v in value)
-        elif hasattr(value, "span"):
-            changes[one.name] = _expanded(checked, value)
-    node = replace(node, **changes)
-    match node:
-        case Square(body=body):
-            return _product(node, body, body)
-        case Inner(left=left, right=right):
-            return _product(node, left, right)
-        case Norm(body=Binary() as body) if is_vector(checked, body):
-            return Call(node.span, "sqrt", _product(node, body, body))
-    return node
-
-
-def _product(node: Square | Inner | Norm, left: Expr, right: Expr) -> Expr:
-    """<left, right> with sums on either side multiplied out."""
-    match left:
-        case Binary(op="+" | "-", left=a, right=b):
-            return Binary(node.span, left.op, _product(node, a, right), _product(node, b, right))
-        case Neg(body=body):
-            return Neg(node.span, _product(node, body, right))
-    match right:
-        case Binary(op="+" | "-", left=a, right=b):
-            return Binary(node.span, right.op, _product(node, left, a), _product(node, left, b))
-        case Neg(body=body):
-            return Neg(node.span, _product(node, left, body))
-    return Inner(node.span, left, right)
-
-
 # ---- what must agree bit for bit -------------------------------------------------------------------------------------
 
 
 def is_settled(checked: Checked, node: Expr) -> bool:
-    """Whether a value is a choice, or an exact sum of chosen stored values over their number: the same bits everywhere."""
+    """Whether a value is a choice, or an exact sum of chosen stored values over their number: the same bits for all."""
     match node:
         case Ref(name=name, indices=indices) if indices:
             return name in checked.fields
@@ -163,8 +98,8 @@ def is_settled(checked: Checked, node: Expr) -> bool:
 def _is_chosen(checked: Checked, node: Expr, index: str, may_choose: bool) -> bool:
     """A stored value, or one times a hard weighting over the index that is summed."""
     match node:
-        case Ref():
-            return is_settled(checked, node)
+        case Ref(name=name):  # a mean of pair fields is a sum times 1 / count
+            return is_settled(checked, node) and not checked.fields[name].is_pair
         case Binary(op="*", left=Weigh() as weights, right=Ref() as value):
             return may_choose and weights.index == index and is_settled(checked, weights) and is_settled(checked, value)
     return False

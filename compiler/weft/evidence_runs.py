@@ -16,6 +16,7 @@ from weft.evidence_condition import EPSILON, ROUNDINGS, is_settled
 from weft.evidence_examples import Setting, answers, settings
 from weft.evidence_inputs import Case, Shape, cases, draw, open_sizes, smaller
 from weft.evidence_layers import Divergence, Judge, Observation, Outcome
+from weft.evidence_models import columns, plain
 from weft.interpreter import Interpreter
 from weft.types import Checked
 from weft.verdict import Check
@@ -88,16 +89,6 @@ def _examples(checked: Checked, name: str, runs: Sequence[tuple[Setting, Mapping
                 detail = detail or f"{setting.title}: {answer}"
     what = "outputs with the values written"
     return Check(name, what, len(runs), not detail, worst[0], worst[1], detail=detail)
-
-
-def columns(noise: Mapping[str, Array]) -> dict[str, Array] | None:
-    """Explicit noise as a model takes it: [layers, tokens, columns]."""
-    return {name: v if v.ndim == 3 else v[..., np.newaxis] for name, v in noise.items()} or None
-
-
-def plain(value: Any) -> Array:
-    """A tensor or one-hot output as an array."""
-    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------

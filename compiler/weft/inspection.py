@@ -143,8 +143,8 @@ def _drawn(checkpoint: Checkpoint, sublayer: ir.Sublayer, place: str, colour: bo
             out += matrix("B", sublayer.b, None, sublayer.stream)
         return out
     out = [f"== {place} attention"]
-    for stream, name in sublayer.carry.items():
-        out += matrix(f"carry of {stream}", name, stream, stream)
+    for stream in (s.name for s in checkpoint.program.streams if s.name in sublayer.carry):
+        out += matrix(f"carry of {stream}", sublayer.carry[stream], stream, stream)
     for head in sublayer.heads:
         out.append(f"-- head {head.name}: {head.query} <- {head.keys}, {_weighting(head.weighting)}")
         scores = [("", head.score), *((f" of mask {n + 1} ({m.op} 0)", m.score) for n, m in enumerate(head.masks))]

@@ -85,6 +85,8 @@ class Interpreter:
         self, inputs: Mapping[str, Any], layers: int, *, seed: int = 0, noise: Noise = None, trace: bool = False
     ) -> Run:
         """The outputs after a number of layers. `noise` replaces random fields: name -> array [layers, ...]."""
+        if layers < 0:
+            raise InputError(f"the number of layers must not be negative, but is {layers}")
         fields = self.start(inputs, seed=seed)
         decisions, kept = Decisions(), []
         for layer in range(layers):

@@ -33,7 +33,7 @@ class NormalForm:
     prelude: tuple[NormalStep, ...]
     layer: tuple[NormalStep, ...]
     readout: tuple[NormalStep, ...]
-    objective: tuple[str, str] | None  # stream and slot that hold it after the readout
+    objective: tuple[str, str, bool] | None  # stream and slot that hold it; whether to sum over the tokens
     shifts: frozenset[tuple[str, str]]  # slots that hold the mean of the data, set once at the start
 
     def __str__(self) -> str:
@@ -57,6 +57,7 @@ class Target:
     body: ast.Expr
     field: bool  # whether the slot is data of the spec
     span: Span  # the whole equation
+    is_sum: bool = False  # the sum over the tokens is meant
 
 
 class Lowering(Expressions):
@@ -103,7 +104,7 @@ class Lowering(Expressions):
             raise SpecError(spec.source, self.problems)
         if self.shifted:
             prelude.insert(0, self._shifts())
-        place = (self.stream(objective.indices[0]), objective.slot) if objective else None
+        place = (self.stream(objective.indices[0]), objective.slot, objective.is_sum) if objective else None
         return NormalForm(
             self.algorithm,
             dict(self.dims),
@@ -131,9 +132,13 @@ class Lowering(Expressions):
         return self.step
 
     def _objective(self, spec: ast.Spec) -> Target | None:
-        """The objective lands on every token of the smallest kind of set; one of them is read."""
+        """A sum over tokens is the total of a slot; anything else lands on every token of the smallest set."""
         if spec.objective is None:
             return None
+        part = summand(spec.objective)
+        if part is not None:
+            index, body = part
+            return Target(OBJECTIVE, (index,), body, False, spec.objective.span, is_sum=True)
         home = min(self.checked.sets, key=lambda s: self.size(s) or 1 << 60)
         index = "()"  # no index of the text is called that
         self.index[index] = home
@@ -210,6 +215,21 @@ class Lowering(Expressions):
         rule = weight.rule if isinstance(weight, Weight) else Rule("exp", weight.body)
         assert isinstance(rule, Rule)
         return Pattern(target.slot.removeprefix("="), self.head(i, j, rule), self.linear(rest, i) or {ONE: Fraction(0)})
+
+
+def summand(expr: ast.Expr) -> tuple[str, ast.Expr] | None:
+    """i and E of c * sum[i] E (E with the factor c, a number, inside), if an expression is that."""
+    match expr:
+        case ast.Reduce(kind="sum", weighted=None, by=None, where=()):
+            return expr.index, expr.body
+        case ast.Neg():
+            found = summand(expr.body)
+            return found and (found[0], ast.Neg(expr.span, found[1]))
+        case ast.Binary(op="/"):
+            found = summand(expr.left)
+            constant = not any(isinstance(n, ast.Reduce) for n in ast.walk(expr.right))
+            return (found[0], ast.Binary(expr.span, "/", found[1], expr.right)) if found and constant else None
+    return None
 
 
 def _always_softmax(checked: Checked, name: str) -> bool:

@@ -28,8 +28,6 @@ def parts(evaluator: Evaluator, node: Expr) -> tuple[Table | None, Table | None]
             return None, _log_softmax(evaluator, node)
         case Binary(op=("*" | "/") as op, left=left, right=right):
             (p, a), (q, b) = parts(evaluator, left), parts(evaluator, right)
-            if a is None and b is None:
-                return evaluator.table(node), None
             if op == "/":
                 return tables.divided(p or constant(1.0), q) if q else p, _joined(a, b and tables.negated(b))
             return tables.multiplied(p, q) if p and q else p or q, _joined(a, b)
@@ -39,7 +37,7 @@ def parts(evaluator: Evaluator, node: Expr) -> tuple[Table | None, Table | None]
             plain, log = parts(inner, node.body)
             if log is not None:
                 counted = inner.conditions(node.where)
-                shift = exactly(extreme(log, node.index, size, counted, 1))
+                shift = largest(log, node.index, size, counted)
                 terms = shifted_exp(log, shift)
                 return summed(tables.multiplied(plain, terms) if plain else terms, node.index, size, counted), shift
         case Ref(name=name) if name in evaluator.world.checked.lets:
@@ -57,15 +55,16 @@ def _log_softmax(evaluator: Evaluator, node: Weigh) -> Table:
     inner = evaluator.opened(node.index)
     size = inner.world.size(node.index)
     scores = inner.table(node.score)
-    shift = exactly(extreme(scores, node.index, size, None, 1))
+    shift = largest(scores, node.index, size, None)
     mass = tables.applied("log", summed(shifted_exp(scores, shift), node.index, size))
     logs = tables.added(tables.added(scores, tables.negated(shift)), tables.negated(mass))
     return tables.taken(logs, node.index, evaluator.domain[node.index]) if node.index in evaluator.domain else logs
 
 
-def exactly(table: Table) -> Table:
-    """The numbers of a table as they are: any shift is as good as another, so it has no error."""
-    return Table(table.axes, table.data, np.zeros_like(table.error), table.defined)
+def largest(exponents: Table, index: str, size: int, counted: Table | None) -> Table:
+    """What to shift exponents by. Any number would do, so it has no error, and where nothing counts it is 0."""
+    found = extreme(exponents, index, size, counted, 1)
+    return Table(found.axes, found.data, np.zeros_like(found.error), np.ones_like(found.defined))
 
 
 def shifted_exp(exponents: Table, shift: Table) -> Table:
@@ -77,16 +76,19 @@ def ratio_weights(evaluator: Evaluator, node: Expr, index: str, size: int, count
     """Weights of which only the ratios over `index` matter: exponentials are taken relative to the largest."""
     plain, log = parts(evaluator, node)
     if log is None:
-        return evaluator.table(node)
+        assert plain is not None
+        return plain
     if plain is not None:
         counted = both(counted, nonzero(plain))
-    weights = shifted_exp(log, exactly(extreme(log, index, size, counted, 1)))
+    weights = shifted_exp(log, largest(log, index, size, counted))
     return tables.multiplied(plain, weights) if plain else weights
 
 
 def logarithm(evaluator: Evaluator, node: Expr) -> Table:
     """log of an expression; of sums and products of exponentials without forming them."""
     plain, log = parts(evaluator, node)
-    if log is None:
-        return tables.applied("log", evaluator.table(node))
-    return tables.added(tables.applied("log", plain), log) if plain else log
+    if plain is None:
+        assert log is not None
+        return log
+    found = tables.applied("log", plain)
+    return tables.added(found, log) if log else found

@@ -83,7 +83,7 @@ class Exact:
                 value = self.value(body, at)
                 return self.value(fallback, at) if value is None else value
             case Binary(op=op, left=left, right=right):
-                return self._binary(op, left, right, at)
+                return _combined(op, self.value(left, at), self.value(right, at))
             case Inner(left=left, right=right):
                 return _inner(self.value(left, at), self.value(right, at))
             case Power(base=base, exponent=exponent):
@@ -104,20 +104,6 @@ class Exact:
             return (world.number(node.name).exact,)
         entry = world.array(node.name)[tuple(at[i] for i in node.indices)]
         return tuple(Fraction(v) for v in entry.reshape(-1).tolist())
-
-    def _binary(self, op: str, left: Expr, right: Expr, at: Tokens) -> Value:
-        a = self.value(left, at)
-        if op == "*" and self._is_weighting(left) and a is not None and a[0] == 0:
-            return a  # a key of weight zero does not count, whatever it is multiplied with
-        b = self.value(right, at)
-        if op == "*" and self._is_weighting(right) and b is not None and b[0] == 0:
-            return b
-        return _combined(op, a, b)
-
-    def _is_weighting(self, node: Expr) -> bool:
-        if isinstance(node, Ref) and node.name in self.world.checked.lets:
-            return self._is_weighting(self.world.checked.lets[node.name].body)
-        return isinstance(node, Weigh)
 
     def _remembered(
         self, node: Node, inside: frozenset[str], at: Tokens, compute: Callable[[Node, Tokens], Result]
@@ -150,8 +136,9 @@ class Exact:
             weights = self._each(node.weighted, node.index, keys, at)
         if weights is None:
             return None
-        counted = [t for t in sorted(keys) if weights[t] != 0]
-        bodies = [self.value(node.body, {**at, node.index: t}) for t in counted]
+        envs = {t: {**at, node.index: t} for t in sorted(keys) if weights[t] != 0}
+        counted = [t for t, env in envs.items() if self._factor(node.body, node.index, env) != (Fraction(0),)]
+        bodies = [self.value(node.body, envs[t]) for t in counted]
         values = [b for b in bodies if b is not None]
         if len(values) < len(bodies):
             return None
@@ -162,6 +149,25 @@ class Exact:
             return None
         columns = zip(*([weights[t] * v for v in value] for t, value in zip(counted, values, strict=True)), strict=True)
         return tuple(sum(column, Fraction(0)) / mass for column in columns) or (Fraction(0),)
+
+    def _factor(self, node: Expr, index: str, at: Tokens) -> Value:
+        """The weight that a product gives to a key: its first factor that is a weighting over `index`, if there is one.
+
+        A key of weight zero does not count, whatever the weight is multiplied with.
+        """
+        match node:
+            case Weigh() if node.index == index:
+                return self.value(node, at)
+            case Neg(body=body) | Binary(op="/", left=body):
+                return self._factor(body, index, at)
+            case Binary(op="*", left=left, right=right):
+                return self._factor(left, index, at) or self._factor(right, index, at)
+            case Ref(name=name) if name in self.world.checked.lets:
+                let = self.world.checked.lets[name]
+                own = [formal for formal, given in zip(let.target.indices, node.indices, strict=True) if given == index]
+                inside = dict(zip(let.target.indices, (at[i] for i in node.indices), strict=True))
+                return self._factor(let.body, own[0], inside) if len(own) == 1 else None
+        return None
 
     def _each(self, node: Expr, index: str, keys: set[int], at: Tokens) -> Weights:
         """The values at the eligible keys, zero elsewhere; None if one is undefined."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from weft import meaning_tables as tables
-from weft.meaning_exponentials import exactly, ratio_weights, shifted_exp
-from weft.meaning_sums import both, extreme, nonzero, summed
+from weft.meaning_exponentials import largest, ratio_weights, shifted_exp
+from weft.meaning_sums import both, extreme, indicator, nonzero, summed
 from weft.meaning_tables import Table, constant
 from weft.meaning_weightings import Weights, weigh
 from weft.syntax import Binary, Expr, Neg, Reduce, Ref, Weigh
@@ -33,7 +35,7 @@ def reduce(evaluator: Evaluator, node: Reduce) -> Table:
         return extreme(inner.table(node.body), index, size, counted, 1 if node.kind == "max" else -1)
     if node.kind == "logsumexp":
         exponents = inner.table(node.body)
-        shift = exactly(extreme(exponents, index, size, counted, 1))
+        shift = largest(exponents, index, size, counted)
         mass = summed(shifted_exp(exponents, shift), index, size, counted)
         return tables.added(tables.applied("log", mass), shift)
     found = split(inner, node.body, index)
@@ -57,10 +59,18 @@ def _total(
     """The sum of numerator * body over the counted keys, divided once. Keys of weight exactly zero do not count."""
     if numerator is None:
         return summed(body, index, size, counted, divisor)
-    counted = both(counted, nonzero(numerator))
-    simple = ((numerator.data == 0) | (numerator.data == 1)).all() and not numerator.error.any()
-    terms = body if simple else tables.multiplied(numerator, body)
-    return summed(terms, index, size, counted, divisor)
+    if ((numerator.data == 0) | (numerator.data == 1)).all() and not numerator.error.any():
+        return summed(body, index, size, both(counted, nonzero(numerator)), divisor)
+    terms = tables.multiplied(numerator, body)
+    # a weight that is zero only in float64 adds nothing but its error
+    return summed(terms, index, size, both(counted, _counts(numerator, body)), divisor)
+
+
+def _counts(numerator: Table, body: Table) -> Table:
+    numerator, body = tables.aligned(numerator, body)
+    slight = (numerator.error > 0) & body.defined
+    counts = ((numerator.data != 0) | slight)[..., 0]
+    return indicator(numerator.axes, counts, np.broadcast_to(numerator.defined[..., 0], counts.shape))
 
 
 def split(evaluator: Evaluator, node: Expr, index: str) -> tuple[Weights, Table] | None:

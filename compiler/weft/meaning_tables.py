@@ -3,7 +3,8 @@
 A table has one axis per index variable, in any order, and a last axis for the coordinates of a vector (of size one for
 a number), so that numbers and vectors follow the same rules. `error` bounds the distance between `data`, computed in
 float64, and the value in exact arithmetic on the same stored fields; decisions rest on it. `defined` marks where there
-is a value at all. A value too large for float64 becomes NaN with infinite error, and stays so: nothing hides it.
+is a value at all; where there is none, an infinite error says that exact arithmetic might find one. A value too large
+for float64 becomes NaN with infinite error, and stays so: nothing hides it.
 """
 
 from __future__ import annotations
@@ -111,10 +112,11 @@ def taken(table: Table, axis: str, tokens: NDArray[np.intp]) -> Table:
 def made(axes: tuple[str, ...], data: Floats, error: Floats, defined: Bools) -> Table:
     """A table from raw results: zeros where undefined, NaN with infinite error where float64 overflowed."""
     defined = np.broadcast_to(defined, (*data.shape[:-1], 1))
-    broken = ~np.isfinite(data)
+    broken = defined & ~np.isfinite(data)
     error = np.where(broken | np.isnan(error), np.inf, error * SLACK)
+    doubt = np.where(every_coordinate(np.isfinite(error)), 0.0, np.inf)
     data = np.where(broken, np.nan, data)
-    return Table(axes, np.where(defined, data, 0.0), np.where(defined, error, 0.0), defined)
+    return Table(axes, np.where(defined, data, 0.0), np.where(defined, error, doubt), defined)
 
 
 def negated(a: Table) -> Table:
@@ -145,8 +147,8 @@ def divided(a: Table, b: Table) -> Table:
         data = a.data / b.data
         least = np.abs(b.data) - b.error  # the divisor is at least this far from zero
         error = (a.error + np.abs(data) * b.error) / least + ROUND * np.abs(data) + TINY
-        error = np.where(least > 0, error, np.inf)
         nonzero = every_coordinate(b.data != 0)
+        error = np.where(least > 0, error, np.where((b.data == 0) & (b.error == 0), a.error, np.inf))
         return made(a.axes, np.where(nonzero, data, 0.0), error, a.defined & b.defined & nonzero)
 
 
@@ -185,7 +187,8 @@ def length(v: Table) -> Table:
     small, exponent = _scaled(v)
     root = applied("sqrt", inner(small, small))
     with np.errstate(all="ignore"):
-        return made(v.axes, np.ldexp(root.data, exponent), np.ldexp(root.error, exponent) + TINY, root.defined)
+        error = np.ldexp(root.error, exponent) + np.where(root.error > 0, TINY, 0.0)
+        return made(v.axes, np.ldexp(root.data, exponent), error, root.defined)
 
 
 def unit(v: Table) -> Table:
@@ -205,15 +208,17 @@ def _scaled(v: Table) -> tuple[Table, NDArray[np.intc]]:
 
 def _log(a: Table) -> tuple[Floats, Floats, Bools]:
     data = np.log(a.data)
-    ratio = a.error / a.data
+    ratio = np.where(a.data > 0, a.error / a.data, 1.0)
     error = np.where(ratio < 1, -np.log1p(-np.minimum(ratio, 1.0)), np.inf)
-    return data, error, a.data > 0
+    return data, np.where(a.data + a.error <= 0, 0.0, error), a.data > 0
 
 
 def _sqrt(a: Table) -> tuple[Floats, Floats, Bools]:
     data = np.sqrt(a.data)
     # |sqrt A - sqrt a| = |A - a| / (sqrt A + sqrt a)
-    return data, np.where(a.error == 0, 0.0, np.fmin(a.error / data, np.sqrt(a.error))), a.data >= 0
+    error = np.where(a.error == 0, 0.0, np.fmin(a.error / data, np.sqrt(a.error)))
+    outside = np.where(a.data + a.error < 0, 0.0, np.inf)
+    return data, np.where(a.data >= 0, error, outside), a.data >= 0
 
 
 def _exp(a: Table) -> tuple[Floats, Floats, Bools]:
@@ -241,7 +246,8 @@ def applied(function: str, a: Table) -> Table:
         data, error, inside = _FUNCTIONS[function](a)
         # NaN in the argument is an overflow, not a value outside the domain
         inside = every_coordinate(inside | np.isnan(a.data))
-        return made(a.axes, np.where(inside, data, 0.0), error + LIBRARY * np.abs(data), a.defined & inside)
+        data = np.where(inside, data, 0.0)
+        return made(a.axes, data, error + LIBRARY * np.abs(data), a.defined & inside)
 
 
 def otherwise(body: Table, fallback: Table) -> Table:
@@ -250,5 +256,6 @@ def otherwise(body: Table, fallback: Table) -> Table:
     width = np.broadcast_shapes(body.data.shape, fallback.data.shape)
     defined = np.broadcast_to(body.defined, (*width[:-1], 1))
     data = np.where(defined, body.data, fallback.data)
-    error = np.where(defined, body.error, fallback.error)
+    # an infinite error of an undefined body says that it may be defined after all: then nothing is known
+    error = np.where(defined, body.error, np.maximum(fallback.error, body.error))
     return Table(body.axes, data, error, defined | fallback.defined)

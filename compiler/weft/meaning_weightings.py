@@ -20,9 +20,9 @@ import numpy as np
 
 from weft import meaning_tables as tables
 from weft.meaning_decisions import Contest, keep_budget, keep_through, keep_within
-from weft.meaning_exponentials import exactly, ratio_weights, shifted_exp
+from weft.meaning_exponentials import largest, ratio_weights, shifted_exp
 from weft.meaning_rationals import Irrational
-from weft.meaning_sums import candidates, extreme, indicator, summed
+from weft.meaning_sums import candidates, indicator, summed
 from weft.meaning_tables import ROUND, Bools, Table, union
 from weft.syntax import Binary, Call, Condition, Expr, Neg, Norm, Num, Percent, Ref, Square, Weigh, walk
 
@@ -64,7 +64,7 @@ def _weighed(evaluator: Evaluator, node: Weigh, also: Sequence[Condition]) -> We
         numerator = ratio_weights(evaluator, node.score, index, size, counted)
     else:
         scores = evaluator.table(node.score)
-        shift = exactly(extreme(scores, index, size, counted, 1))
+        shift = largest(scores, index, size, counted)
         if node.kind == "sparsemax":
             return _sparsemax(tables.added(scores, tables.negated(shift)), index, size, counted)
         numerator = shifted_exp(scores, shift)
@@ -145,7 +145,10 @@ def _hard(evaluator: Evaluator, node: Weigh, counted: Table | None) -> Weights:
     kept = _kept(evaluator, node, contest, argument, rows, shape, textbook).reshape(*shape, keys)
     some = np.asarray(keep.reshape(*shape, keys).any(axis=-1))
     count = np.maximum(kept.sum(axis=-1), 1).astype(np.float64)[..., np.newaxis]
-    denominator = Table(rows, count, np.zeros_like(count), some[..., np.newaxis])
+    # where no key is left because scores are undefined, it depends on them how certain that is
+    doubt = np.where(lost, np.max(np.where(np.isfinite(error), 0.0, error), axis=-1), 0.0)
+    doubt = np.broadcast_to(doubt, shape)[..., np.newaxis]
+    denominator = Table(rows, count, np.where(some[..., np.newaxis], 0.0, doubt), some[..., np.newaxis])
     return Weights(indicator((*rows, index), kept), denominator)
 
 

@@ -24,6 +24,7 @@ STYLE_HELP = {
     "centre": "whether distances are shifted by the mean of the data before they are expanded into dot products",
     "square": "whether feed-forwards square by a product or by squared ReLU",
     "norm": "whether unit(v) is an RMSNorm or a LayerNorm",
+    "weights": "one set for every layer, or each layer its own (which fixes the number of layers)",
 }
 LARGEST_DIMENSION = 10**9
 

@@ -79,7 +79,10 @@ def run(tables: Tables, tokens: Sequence[Token], build: Build) -> Any:
 def _apply(rule: Rule, values: list[tuple[Any, int, int]], here: int, build: Build) -> tuple[Any, int, int]:
     start, end = (values[0][1], values[-1][2]) if values else (here, here)
     kept: list[Any] = []
-    for part in rule.parts:
+    parts = rule.parts
+    if rule.inline and parts and parts[0] < -1:  # a repetition grows in place: it has no other owner
+        kept, parts = values[-2 - parts[0]][0], parts[1:]
+    for part in parts:
         if part >= 0:
             kept.append(values[part][0])
         elif part == -1:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.errors import Diagnostic, SpecError
 from weft.source import Source, Span
+
+
+MOST_REPORTED = 100  # more says nothing new, and takes long to find suggestions for
 
 
 @dataclass(slots=True)
@@ -16,9 +19,15 @@ class Problems:
     source: Source
     found: list[Diagnostic] = field(default_factory=list)
 
+    @property
+    def full(self) -> bool:
+        """Whether further mistakes are not recorded any more."""
+        return len(self.found) >= MOST_REPORTED
+
     def add(self, code: str, span: Span, message: str, label: str = "", *notes: str) -> None:
         """Records a mistake; empty notes are left out."""
-        self.found.append(Diagnostic(code, span, message, label, tuple(note for note in notes if note)))
+        if not self.full:
+            self.found.append(Diagnostic(code, span, message, label, tuple(note for note in notes if note)))
 
     def spot(self, within: Span, word: str) -> Span:
         """Where a word stands in a span, so that a caret can point at it alone; the span itself when it does not."""
@@ -27,5 +36,9 @@ class Problems:
 
     def stop(self) -> None:
         """Raises everything found, if anything was."""
+        if self.full:
+            last = max(self.found, key=lambda diagnostic: diagnostic.span.start)
+            note = f"there may be more; only the first {MOST_REPORTED} problems are shown"
+            self.found[self.found.index(last)] = replace(last, notes=(*last.notes, note))
         if self.found:
             raise SpecError(self.source, self.found)

@@ -45,14 +45,17 @@ class _Builder:
         prelude += self._steps("start", self.normal.prelude, ready)
         noisy = {(f.home, f.name) for f in fields if f.role == "random"}
         ready |= noisy
-        layer = self._refresh_step(noisy, ready) if noisy else ()
-        shift = len(layer)
-        layer += self._steps("layer", self.normal.layer, ready)
+        first = self._refresh_step(noisy, ready) if noisy else ()
+        unrolled = self.normal.styles.weights == "unrolled"
+        layer: tuple[ir.Step, ...] = ()
+        for n in range(layers if unrolled else 1):
+            layer += first + self._steps("layer", self.normal.layer, ready, f"layer.{n}" if unrolled else "layer")
+        shift = len(first)
         readout = self._steps("outputs", self.normal.readout, ready)
         objective = None
         if self.normal.objective:
-            stream, slot = self.normal.objective
-            objective = ir.Output(OBJECTIVE, "total", stream, slot)
+            stream, slot, is_sum = self.normal.objective
+            objective = ir.Output(OBJECTIVE, "total" if is_sum else "common", stream, slot)
         program = ir.Program(
             name=checked.spec.name,
             streams=tuple(self._stream(name) for name in checked.sets),
@@ -71,11 +74,13 @@ class _Builder:
 
     # ---- steps
 
-    def _steps(self, title: str, steps: tuple[NormalStep, ...], ready: set[Place]) -> tuple[ir.Step, ...]:
+    def _steps(
+        self, title: str, steps: tuple[NormalStep, ...], ready: set[Place], prefix: str = ""
+    ) -> tuple[ir.Step, ...]:
         """The steps of a section, each followed by the derived slots it has to refresh; `ready` grows."""
         out = []
         for n, (step, blocks) in enumerate(zip(steps, self.emitter.sections[title], strict=True)):
-            sublayers: list[ir.Sublayer] = [self.emitter.sublayer(b, f"{title}.{n}.{m}") for m, b in enumerate(blocks)]
+            sublayers: list[ir.Sublayer] = [self.emitter.sublayer(b, f"{prefix or title}.{n}.{m}") for m, b in enumerate(blocks)]
             written = set(step.writes) | (self.normal.shifts if title == "start" and n == 0 else frozenset())
             ready |= written
             if title != "outputs":

@@ -8,6 +8,8 @@ square   square   feed-forwards that square do so by a product
          relu2    by squared ReLU: t^2 = relu(t)^2 + relu(-t)^2
 norm     rms      unit(v) as RMSNorm on the slot range, gain 1/sqrt(d), eps 0
          layer    as LayerNorm of a zero-sum lift of v
+weights  shared   one set of weights for every layer; the model runs any number of layers
+         unrolled each layer has weights of its own; the number of layers is fixed
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "centre": ("auto", "on", "off"),
     "square": ("square", "relu2"),
     "norm": ("rms", "layer"),
+    "weights": ("shared", "unrolled"),
 }
 
 
@@ -33,6 +36,7 @@ class Styles:
     centre: Literal["auto", "on", "off"] = "auto"
     square: Literal["square", "relu2"] = "square"
     norm: Literal["rms", "layer"] = "rms"
+    weights: Literal["shared", "unrolled"] = "shared"
 
     def __post_init__(self) -> None:
         for f in fields(self):

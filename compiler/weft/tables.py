@@ -71,7 +71,7 @@ def build(text: str) -> dict[str, Any]:
         }
         for state, row in parser["states"].items()
     }
-    order = sorted(states)
+    order = _reached(states, parser["start_states"][START])
     renumbered = {state: at for at, state in enumerate(order)}
     symbols = sorted({symbol for row in states.values() for symbol in row})
     index = {symbol: at for at, symbol in enumerate(symbols)}
@@ -85,12 +85,23 @@ def build(text: str) -> dict[str, Any]:
     return {
         "grammar": digest(text),
         "terminals": dict(sorted(terminals.items())),
-        "start": renumbered[parser["start_states"][START]],
+        "start": 0,
         "symbols": symbols,
         "rules": [_rule(rule) for rule in numbered],
         "rows": [list(row) for row in rows],
         "states": uses,
     }
+
+
+def _reached(states: dict[int, dict[str, int]], start: int) -> list[int]:
+    """The states in the order of a walk from the start; lark numbers them anew in every process."""
+    order, seen = [start], {start}
+    for state in order:
+        for _, action in sorted(states[state].items()):
+            if action >= 0 and action not in seen:
+                seen.add(action)
+                order.append(action)
+    return order
 
 
 def _rule(rule: dict[str, Any]) -> list[Any]:

@@ -28,8 +28,10 @@ SECTIONS = (
     "objective",
     "example",
 )
+LONGEST_NAME = 60
 MOST_DIGITS = 60  # longer numbers say nothing more: float64 has 17 digits
 LARGEST_EXPONENT = 300  # of ten; keeps numbers and their exact fractions within float64
+MOST_TOKENS = 50_000  # words, numbers and signs of a spec; real ones have a few hundred
 MOST_STRANGE = 20  # characters reported before giving up on a file
 
 _LEXEME = re.compile(
@@ -84,6 +86,9 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
         if kind == "blank":
             continue
         if kind == "word":
+            if len(lexeme) > LONGEST_NAME:
+                message = f"a name has at most {LONGEST_NAME} characters"
+                problems.add("P113", Span(found.start(), at), message, f"this one has {len(lexeme)}")
             type_ = CLASSES.get(lexeme) or terminals.get(lexeme, "NAME")
             if in_example and type_ == "NAME" and tokens and tokens[-1].type == "COMMA":
                 tokens[-1] = tokens[-1]._replace(type="NEXT")
@@ -95,6 +100,10 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
         else:
             type_ = "STRING" if kind == "string" else terminals[lexeme]
         append(Token(type_, lexeme, found.start(), at))
+        if len(tokens) > MOST_TOKENS:
+            message = f"this is too long for a spec: more than {MOST_TOKENS} words, numbers and signs"
+            problems.add("P114", Span(found.start(), at), message, "the limit is here")
+            problems.stop()
     return tokens
 
 

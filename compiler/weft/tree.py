@@ -40,10 +40,11 @@ class Builder:
     def _measure(self, rule: str, built: Any, parts: list[Any]) -> None:
         below = max((self._below(part) for part in parts), default=0)
         depth = below if rule == "group" else below + 1
-        if depth > DEEPEST >= below:
+        if depth > DEEPEST:
             spot = Span(built.span.start, built.span.start + 1)
             how = f"at most {DEEPEST} levels, where each term of a long sum is one; give parts of it names (`let`)"
             self.problems.add("P115", spot, "this expression is nested too deeply", "", how)
+            self.problems.stop()
         self._depth[id(built)] = depth
 
     def _below(self, part: Any) -> int:

@@ -6,6 +6,7 @@ Rows of a batch go back to the places they came from; padding is zero, and -1 am
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -14,9 +15,8 @@ from torch import Tensor
 from weft_runtime.attention import HeadRun
 from weft_runtime.ir import Input, Output, Program
 from weft_runtime.reference import Problem, padded
-from weft_runtime.results import Fields, OneHot, Outputs, Trace
+from weft_runtime.results import Fields, Lazy, OneHot, Outputs, Trace
 from weft_runtime.run import Run
-from weft_runtime.scores import linear
 from weft_runtime.sums import exact_sum
 
 
@@ -50,7 +50,10 @@ def outputs(run: Run, again: bool) -> Outputs:
     found: dict[str, Any] = {}
     for output in run.program.outputs:
         problems = redone[output.again] if again and output.again is not None else run.problems
-        found[output.name] = answer(run, output, problems)
+        if output.kind == "pattern":  # queries x keys: made only when somebody asks for it
+            found[output.name] = Lazy(partial(answer, run, output, problems))
+        else:
+            found[output.name] = answer(run, output, problems)
     return Outputs(found)
 
 
@@ -59,10 +62,10 @@ def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot
     dtype = run.engine.dtype
     if output.kind == "pattern":
         return _pattern(run, output, problems)
-    if output.kind == "total":
-        columns = run.program.stream(output.stream).slot(output.slot).columns
-        totals = [exact_sum(p.z[output.stream][:, columns][:, 0], 0).to(dtype) for p in problems]
-        return torch.stack(totals) if run.batch.batched else totals[0]
+    if output.kind in ("total", "common"):
+        columns = [p.z[output.stream][:, run.program.stream(output.stream).slot(output.slot).offset] for p in problems]
+        found = [(exact_sum(c, 0) if output.kind == "total" else c[0]).to(dtype) for c in columns]
+        return torch.stack(found) if run.batch.batched else found[0]
     value = slot_values(run, problems, output.stream, output.slot)
     if output.kind == "number":
         return value[..., 0]
@@ -79,17 +82,19 @@ def slot_values(run: Run, problems: list[Problem], stream: str, slot: str) -> Te
 
 
 def _placed_back(run: Run, parts: list[Tensor], stream: str) -> Tensor:
-    """Rows of all problems at the places they came from, zeros between."""
+    """Rows of all problems at the places they came from, as one batch."""
     if not run.batch.batched:
         return parts[0]
     layout = run.batch.layouts[stream]
-    whole = []
-    for part, rows in zip(parts, layout.rows, strict=True):
-        if len(part) < layout.places:
-            zeros = torch.zeros(layout.places, *part.shape[1:], dtype=part.dtype, device=part.device)
-            part = zeros.index_copy(0, rows, part)
-        whole.append(part)
-    return torch.stack(whole)
+    return torch.stack([_spread(part, rows, layout.places) for part, rows in zip(parts, layout.rows, strict=True)])
+
+
+def _spread(part: Tensor, rows: Tensor, places: int) -> Tensor:
+    """Rows at their places, zeros between."""
+    if len(part) == places:
+        return part
+    zeros = torch.zeros(places, *part.shape[1:], dtype=part.dtype, device=part.device)
+    return zeros.index_copy(0, rows, part)
 
 
 def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
@@ -102,13 +107,14 @@ def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
         assert problem.exact is not None
         pattern = _drained(HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, False).run(True))
         if output.scale is not None:
-            pattern = pattern * linear(problem.z[head.query], engine.weights[output.scale][None])
+            pattern = pattern * engine.weights.linear(problem.z[head.query], output.scale)
         parts.append(pattern.to(engine.dtype))
         problem.exact = problem.radii = None
     if not run.batch.batched:
         return parts[0]
-    turned = _placed_back(run, [part.T for part in parts], head.keys)
-    return _placed_back(run, [part.T for part in turned], head.query)
+    keys = run.batch.layouts[head.keys]
+    wide = [_spread(part.T, rows, keys.places).T for part, rows in zip(parts, keys.rows, strict=True)]
+    return _placed_back(run, wide, head.query)
 
 
 def _drained(pieces: Generator[tuple[str, Tensor], Tensor, Any]) -> Tensor:

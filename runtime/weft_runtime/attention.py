@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from weft_runtime import weigh
-from weft_runtime.bounds import U, linear_radius, quotient_radius, sum_radius, widen
+from weft_runtime.bounds import U, quotient_radius, sum_radius, widen
 from weft_runtime.decide import compare, decide
 from weft_runtime.errors import RunError
 from weft_runtime.exact import Choice, Exact
 from weft_runtime.ir import HARD, Head, Score
-from weft_runtime.scores import Scorer, linear
+from weft_runtime.scores import Scorer
 from weft_runtime.sums import weighted_sum
 from weft_runtime.tensors import NUMBER_HEADS
+from weft_runtime.weights import Weights
 
 BLOCK = 1 << 20  # scores computed at a time: 8 MB each for scores, radius, masks and weights
 
@@ -61,7 +62,7 @@ class HeadRun:
     def __init__(
         self,
         head: Head,
-        weights: Mapping[str, Tensor],
+        weights: Weights,
         z: Mapping[str, Tensor],
         radii: Mapping[str, Tensor] | None,
         exact: Exact,
@@ -124,8 +125,8 @@ class HeadRun:
         own = head.self_key
         values = self.keys[:, :0]
         if head.value and head.weighting.kind not in NUMBER_HEADS:
-            values = linear(self.keys, self.weights[head.value])
-        return values, linear(self.query, self.weights[own.value]) if own is not None and own.value else None
+            values = self.weights.linear(self.keys, head.value)
+        return values, self.weights.linear(self.query, own.value) if own is not None and own.value else None
 
     # ------------------------------------------------------------------ weights
     def _weigh(self, block: slice, scores: Tensor | None) -> tuple[Weighed, Tensor | None]:
@@ -192,12 +193,11 @@ class HeadRun:
         self, row: str, block: slice, scores: Tensor, eligible: Tensor, radius: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The self key as one more candidate, after the keys."""
-        matrix = self.weights[row][None]
-        own = linear(self.query[block], matrix)
+        own = self.weights.linear(self.query[block], row)
         scores = torch.cat([scores, own], 1)
         eligible = torch.cat([eligible, torch.ones_like(eligible[:, :1])], 1)
         if radius is not None and self.pair is not None:
-            radius = torch.cat([radius, linear_radius(matrix, self.query[block].detach(), self.pair[0][block])], 1)
+            radius = torch.cat([radius, self.weights.radius(self.query[block].detach(), self.pair[0][block], row)], 1)
         return scores, eligible, radius
 
     def _decide(
@@ -239,7 +239,7 @@ class HeadRun:
         self, weighed: Weighed, replaced: Tensor | None, values: Tensor, own_values: Tensor | None, block: slice
     ) -> Tensor:
         if weighed.number is not None:
-            out = linear(weighed.number[:, None], self.weights[self.head.value])
+            out = self.weights.linear(weighed.number[:, None], self.head.value)
             if weighed.own is not None and own_values is not None:
                 out = torch.where(weighed.own[:, None] > 0, own_values[block], out)
             return out
@@ -260,15 +260,15 @@ class HeadRun:
         assert self.pair is not None
         own_radius = None
         if own_values is not None and self.head.self_key is not None:
-            matrix = self.weights[self.head.self_key.value].detach()
-            own_radius = linear_radius(matrix, self.query[block].detach(), self.pair[0][block])
+            query, error = self.query[block].detach(), self.pair[0][block]
+            own_radius = self.weights.radius(query, error, self.head.self_key.value)
         if weighed.number is not None and weighed.number_radius is not None:
-            column = self.weights[self.head.value].detach()
-            radius = linear_radius(column, weighed.number.detach()[:, None], weighed.number_radius[:, None])
+            number, error = weighed.number.detach()[:, None], weighed.number_radius[:, None]
+            radius = self.weights.radius(number, error, self.head.value)
             if weighed.own is not None and own_radius is not None:
                 radius = torch.where(weighed.own[:, None] > 0, own_radius, radius)
             return radius
-        keys = linear_radius(self.weights[self.head.value].detach(), self.keys.detach(), self.pair[1])
+        keys = self.weights.radius(self.keys.detach(), self.pair[1], self.head.value)
         numerators, count = weighed.numerators.detach(), len(self.keys)
         if self.hard:
             above = numerators @ keys

@@ -27,16 +27,6 @@ def added(total: Tensor, one: Tensor, two: Tensor) -> Tensor:
     return torch.where((one == 0) | (two == 0), 0.0, U * total.abs())
 
 
-def linear_radius(matrix: Tensor, z: Tensor, radius: Tensor) -> Tensor:
-    """Radius of z @ matrix.T with products rounded once and summed without error (`sums.weighted_sum`)."""
-    size = matrix.abs()
-    terms = (matrix != 0).sum(1)
-    significand = torch.frexp(size).mantissa
-    exact = (terms <= 1) & ((significand == 0.5) | (size == 0)).all(1)  # one power of two: a copy up to the exponent
-    rounding = 3 * U * (z.abs() @ size.T) + terms * TINY
-    return widen(radius @ size.T + torch.where(exact, 0.0, rounding))
-
-
 def product_radius(a: Tensor, b: Tensor, ea: Tensor, eb: Tensor) -> Tensor:
     """Radius of a * b."""
     return widen(a.abs() * eb + b.abs() * ea + ea * eb + U * (a * b).abs() + TINY)

@@ -218,12 +218,14 @@ class Input:
 class Output:
     """Where an answer is read.
 
-    slot      columns of a stream, one row per token
-    pattern   weights of `head` (query x key), times the query's slot `scale` and the number `factor`
+    number, vector, pair, onehot   columns of a stream, one row per token
+    total     the exact sum of one number over the tokens of the stream
+    common    one number that every token of the stream holds
+    pattern   weights of `head` (query x key), times the query's number `scale`
     """
 
     name: str
-    kind: Literal["number", "vector", "pair", "onehot", "pattern", "total"]
+    kind: Literal["number", "vector", "pair", "onehot", "pattern", "total", "common"]
     stream: str
     slot: str = ""
     head: Head | None = None

@@ -7,7 +7,7 @@ Problems of a batch advance side by side but never meet, so batching cannot chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from weft_runtime import tokenwise
 from weft_runtime.attention import HeadRun, Result
-from weft_runtime.bounds import added, linear_radius, widen
+from weft_runtime.bounds import added, widen
 from weft_runtime.errors import RunError
 from weft_runtime.exact import Choice, Exact, ExactWeights, NotRational
 from weft_runtime.hooks import Block, HeadSites, listens, visit
 from weft_runtime.ir import FFN, HARD, Attend, Head, Program, Step, Stream, Sublayer
 from weft_runtime.results import Tiers
-from weft_runtime.scores import linear
 from weft_runtime.validate import sources
+from weft_runtime.weights import Weights
 
 Tap = Callable[[str, list["Problem"]], None]  # told the state after a sub-layer
 PatternTap = Callable[[str, list[Tensor]], None]
@@ -46,7 +46,7 @@ class Reference:
     """One run: the weights it uses, what it has initialised, what it reports."""
 
     program: Program
-    weights: Mapping[str, Tensor]
+    weights: Weights
     dtype: torch.dtype
     batched: bool = False
     tiers: dict[str, Tiers] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Reference:
                 for ffn in ffns:
                     zero = torch.zeros(len(problem.z[name]), dtype=torch.bool, device=problem.z[name].device)
                     if ffn.function == "unit":
-                        zero = linear(problem.z[name].detach(), self.weights[ffn.a].detach()).abs().amax(1) == 0
+                        zero = self.weights.linear(problem.z[name].detach(), ffn.a).detach().abs().amax(1) == 0
                     z = problem.z[name].detach()
                     problem.radii[name] = tokenwise.radius(ffn, self.weights, z, problem.radii[name], zero)
 
@@ -179,7 +179,7 @@ class Reference:
             try:
                 return exact.is_zero(ffn, token)
             except NotRational:
-                return bool((linear(z[token : token + 1].detach(), self.weights[ffn.a].detach()) == 0).all())
+                return bool((self.weights.linear(z[token : token + 1].detach(), ffn.a) == 0).all())
 
         return is_zero
 
@@ -221,10 +221,9 @@ class Reference:
         z = dict(problem.z)
         radii = dict(problem.radii) if bounded and problem.radii is not None else None
         for stream, name in attend.carry.items():
-            z[stream] = linear(problem.z[stream], self.weights[name])
+            z[stream] = self.weights.linear(problem.z[stream], name)
             if radii is not None:
-                matrix = self.weights[name].detach()
-                radii[stream] = linear_radius(matrix, problem.z[stream].detach(), radii[stream])
+                radii[stream] = self.weights.radius(problem.z[stream].detach(), radii[stream], name)
         return z, radii
 
     def _head(self, head: Head, problems: list[Problem], sites: HeadSites, name: str, bounded: bool) -> list[Result]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,13 @@ class OneHot:
         return f"OneHot({self.columns} columns, indices={self.indices!r})"
 
 
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """A value that is made when it is first asked for."""
+
+    make: Callable[[], Any]
+
+
 class _Named(Mapping[str, Any]):
     """Tensors by name."""
 
@@ -63,10 +70,12 @@ class _Named(Mapping[str, Any]):
         self._values = dict(values)
 
     def __getitem__(self, name: str) -> Any:
-        try:
-            return self._values[name]
-        except KeyError:
-            raise KeyError(f"no {name!r}{suggestion(str(name), self._values)}") from None
+        if name not in self._values:
+            raise KeyError(f"no {name!r}{suggestion(str(name), self._values)}")
+        value = self._values[name]
+        if isinstance(value, Lazy):
+            value = self._values[name] = value.make()
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -75,12 +84,12 @@ class _Named(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{name}: {list(value.shape)}" for name, value in self._values.items())
-        return f"{type(self).__name__}({inside})"
+        shapes = {n: "on request" if isinstance(v, Lazy) else list(v.shape) for n, v in self._values.items()}
+        return f"{type(self).__name__}({', '.join(f'{name}: {shape}' for name, shape in shapes.items())})"
 
 
 class Outputs(_Named):
-    """The named outputs of a run: tensors, or `OneHot`."""
+    """The named outputs of a run: tensors, or `OneHot`. Patterns (queries x keys) are made when they are asked for."""
 
 
 class Fields(_Named):

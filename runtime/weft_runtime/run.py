@@ -19,6 +19,7 @@ from weft_runtime.inputs import Batch
 from weft_runtime.ir import Input, Program, Step
 from weft_runtime.noise import noise as draw
 from weft_runtime.reference import Problem, Reference
+from weft_runtime.weights import Weights
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Run:
     ) -> Run:
         """The residual right after the embedding; `places` says which slot each array of the batch fills."""
         device = next(iter(weights.values())).device
-        engine = Reference(program, weights, dtype, batch.batched)
+        engine = Reference(program, Weights(weights), dtype, batch.batched)
         problems = []
         for number, values in enumerate(batch.values):
             filled = {places[name]: rows for name, rows in values.items()}

@@ -6,23 +6,19 @@ are added one after the other, so a score depends on its two tokens only, not on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from weft_runtime.bounds import TINY, U, added, linear_radius, product_radius, widen
-from weft_runtime.ir import Score
-from weft_runtime.sums import scale_by_power, split, weighted_sum
+from weft_runtime.bounds import TINY, U, added, product_radius, widen
+from weft_runtime.ir import Part, Score
+from weft_runtime.sums import scale_by_power
+from weft_runtime.weights import Weights
 
+GRID = 10  # multiples of 2^-10 are looked for: data on such a grid has exact scores
 SAFE = 480  # operands up to 2^480 have squares that can be added without overflow
-
-
-def linear(z: Tensor, matrix: Tensor) -> Tensor:
-    """z @ matrix.T, every row on its own and every sum rounded once.      (n, d), (r, d) -> (n, r)"""
-    return weighted_sum(z, matrix.T)
 
 
 class _Pairs(torch.autograd.Function):
@@ -72,7 +68,7 @@ class Scorer:
     def __init__(
         self,
         score: Score,
-        weights: Mapping[str, Tensor],
+        weights: Weights,
         query: Tensor,
         keys: Tensor,
         radii: tuple[Tensor, Tensor] | None = None,
@@ -138,29 +134,29 @@ class Scorer:
             shape = (slice(rows.start, rows.stop), None) if part.side == "query" else (None, slice(None))
             inner = raw if part.coefficient is None else raw * part.coefficient
             radius = product_radius(inner, part.scale[shape], radius, part.escale[shape])
-        return scale_by_power(radius, -2 * part.exponent) if part.exponent else radius
+        # Scaled back down, a value may round to a subnormal number or to zero.
+        return scale_by_power(radius, -2 * part.exponent) + TINY if part.exponent else radius
 
 
 def _uncertain(eq: Tensor, ek: Tensor) -> list[int]:
     """The features that are not known exactly."""
+    if eq.is_meta:
+        return [0]
     return [int(a) for a in ((eq != 0).any(0) | (ek != 0).any(0)).nonzero()[:, 0]]
 
 
-def _prepare(
-    part: Any, weights: Mapping[str, Tensor], query: Tensor, keys: Tensor, radii: tuple[Tensor, Tensor] | None
-) -> _Part:
-    q, k = linear(query, weights[part.q]), linear(keys, weights[part.k])
+def _prepare(part: Part, weights: Weights, query: Tensor, keys: Tensor, radii: tuple[Tensor, Tensor] | None) -> _Part:
+    q, k = weights.linear(query, part.q), weights.linear(keys, part.k)
     eq = ek = escale = scale = None
     if radii is not None:
-        eq = linear_radius(weights[part.q], query, radii[0])
-        ek = linear_radius(weights[part.k], keys, radii[1])
+        eq, ek = weights.radius(query, radii[0], part.q), weights.radius(keys, radii[1], part.k)
     side = None
     if part.scale is not None:
         side, name = part.scale
-        row, z = weights[name][None], query if side == "query" else keys
-        scale = linear(z, row)[:, 0]
+        z = query if side == "query" else keys
+        scale = weights.linear(z, name)[:, 0]
         if radii is not None:
-            escale = linear_radius(row, z, radii[0] if side == "query" else radii[1])[:, 0]
+            escale = weights.radius(z, radii[0] if side == "query" else radii[1], name)[:, 0]
     exponent = 0
     if part.kind == "l2":
         exponent = _exponent(q, k)
@@ -178,23 +174,15 @@ def _prepare(
 def _rounding(q: Tensor, k: Tensor) -> tuple[bool, float]:
     """Whether products or squared differences of these features, and their sums, can round; and may underflow.
 
-    Multiples of 2^g below 2^t have products that are multiples of 2^2g, and sums of r of them stay below r 2^(2t+2):
-    exact in float64 when that range fits 53 bits. Common for whole numbers and short decimals in binary.
+    Multiples of 2^-g below 2^t have products that are multiples of 2^-2g, and sums of r of them stay below r 2^(2t+2):
+    exact in float64 when that range fits 53 bits. So it is for whole numbers and short binary fractions.
     """
-    low, high = zip(*(_grid(x) for x in (q, k)), strict=True)
-    bottom, top = min(low), max(high)
-    fits = 2 * (top - bottom) + 2 + q.shape[1].bit_length() <= 53 and bottom > -400
-    return not fits, 0.0 if bottom > -400 else TINY
-
-
-def _grid(x: Tensor) -> tuple[int, int]:
-    """Exponents g and t such that every entry is a multiple of 2^g and smaller than 2^t."""
-    filled = x[torch.isfinite(x) & (x != 0)]
-    if not len(filled):
-        return 0, 0
-    significand, exponent = split(filled)
-    lowest = (significand & -significand).to(torch.float64)  # the last bit that is set
-    return int((torch.frexp(lowest).exponent - 1 + exponent).min()), int(torch.frexp(filled).exponent.max())
+    fine = torch.cat([q.reshape(-1), k.reshape(-1)]) * 2.0**GRID
+    peak = float(fine.abs().max()) if fine.numel() else 0.0
+    if peak * peak * 4 * q.shape[1] < 2.0**53 and bool((fine == fine.round()).all()):
+        return False, 0.0
+    small = torch.where(fine == 0, 1.0, fine.abs()).min() if fine.numel() else 1.0
+    return True, 0.0 if small > 2.0**-400 else TINY
 
 
 def _exponent(q: Tensor, k: Tensor) -> int:

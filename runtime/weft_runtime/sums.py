@@ -8,16 +8,18 @@ Gradients are those of a plain sum.
 
 from __future__ import annotations
 
+from math import fsum
 from typing import Any
 
 import torch
 from torch import Tensor
 
+FEW = 1 << 13  # terms up to which `math.fsum` is faster than a dozen tensor operations
 BLOCK = 1 << 18  # terms decomposed at a time: about 20 MB of temporaries
 _LIMB = 32
 _MASK = (1 << _LIMB) - 1
 _LOWEST = -1074  # exponent of the smallest subnormal
-_LIMBS_OF_ALL = (971 - _LOWEST) // _LIMB + 4  # for every exponent a float64 can have
+_LIMBS_OF_META = 4  # shapes alone: the number of limbs does not show in the result
 
 
 def exact_sum(x: Tensor, dim: int = -1) -> Tensor:
@@ -124,6 +126,8 @@ def _sparse(weights: Tensor, values: Tensor, own: Tensor | None) -> Tensor:
     queries, columns = weights.shape[0], values.shape[1]
     rows, keys = weights.nonzero(as_tuple=True)
     numbers = weights[rows, keys]
+    if _few(numbers) and len(rows) * columns <= FEW:
+        return _sparse_few(rows.tolist(), (numbers[:, None] * values[keys]).tolist(), own, (queries, columns))
     place = torch.arange(columns, device=weights.device)
     blocks: list[tuple[Tensor, Tensor]] = []
     size = max(1, BLOCK // columns)
@@ -138,6 +142,17 @@ def _sparse(weights: Tensor, values: Tensor, own: Tensor | None) -> Tensor:
     return _accumulate(blocks, queries * columns).reshape(queries, columns)
 
 
+def _sparse_few(rows: list[int], products: list[list[float]], own: Tensor | None, shape: tuple[int, int]) -> Tensor:
+    terms: list[list[float]] = [[] for _ in range(shape[0] * shape[1])]
+    for row, numbers in zip(rows, products, strict=True):
+        for column, number in enumerate(numbers):
+            terms[row * shape[1] + column].append(number)
+    if own is not None:
+        for place, number in enumerate(own.reshape(-1).tolist()):
+            terms[place].append(number)
+    return _fsum(terms, torch.device("cpu")).reshape(shape)
+
+
 def _dense(x: Tensor) -> Tensor:
     """The exact sum along the last axis."""
     shape, terms = x.shape[:-1], x.shape[-1]
@@ -147,6 +162,8 @@ def _dense(x: Tensor) -> Tensor:
     if terms == 0 or count == 0:
         return torch.zeros(shape, dtype=torch.float64, device=x.device)
     flat = x.reshape(-1)
+    if _few(flat):
+        return _fsum(x.reshape(count, terms).tolist(), x.device).reshape(shape)
     if not x.is_meta and _whole(flat, terms):
         return x.sum(-1)  # every partial sum is a whole number below 2^53: exact in any order
     blocks = []
@@ -157,6 +174,23 @@ def _dense(x: Tensor) -> Tensor:
     return _accumulate(blocks, count).reshape(shape)
 
 
+def _few(x: Tensor) -> bool:
+    """Whether Python's own exact sum is the faster one."""
+    return x.device.type == "cpu" and x.numel() <= FEW
+
+
+def _fsum(rows: list[list[float]], device: torch.device) -> Tensor:
+    """Exact sums by `math.fsum`; rows it refuses (a partial sum overflows, or a term is infinite) go the long way."""
+    sums = []
+    for row in rows:
+        try:
+            sums.append(fsum(row))
+        except (OverflowError, ValueError):
+            terms = torch.tensor(row, dtype=torch.float64)
+            sums.append(float(_accumulate([(terms, torch.zeros(len(row), dtype=torch.int64))], 1)))
+    return torch.tensor(sums, dtype=torch.float64, device=device)
+
+
 def _whole(x: Tensor, terms: int) -> bool:
     return bool((x.abs().max() * terms < 2.0**53) & (x == x.round()).all())
 
@@ -165,7 +199,7 @@ def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
     """Exact sums of `count` bins; a block holds numbers and the bin of each."""
     device = blocks[0][0].device
     if blocks[0][0].is_meta:
-        base, limbs = _LOWEST, _LIMBS_OF_ALL
+        base, limbs = _LOWEST, _LIMBS_OF_META
     else:
         if not all(bool(torch.isfinite(numbers).all()) for numbers, _ in blocks):
             total = torch.zeros(count, dtype=torch.float64, device=device)
@@ -217,7 +251,7 @@ def _round(acc: Tensor, base: int) -> Tensor:
     """Limbs (count, limbs) -> the nearest float64, ties to even."""
     _carry(acc)
     negative = acc[:, -1] < 0
-    acc[negative] *= -1
+    acc *= torch.where(negative, -1, 1)[:, None]
     _carry(acc)
     padded = torch.cat([torch.zeros_like(acc[:, :2]), acc], 1)  # two limbs below, so that three can always be read
     filled = padded != 0

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from weft_runtime.bounds import added, function_radius, linear_radius, product_radius, unit_radius, widen
+from weft_runtime.bounds import added, function_radius, product_radius, unit_radius, widen
 from weft_runtime.errors import RunError
 from weft_runtime.ir import FFN
-from weft_runtime.scores import linear
 from weft_runtime.sums import exact_sum, scale_by_power
+from weft_runtime.weights import Weights
 
 NEAR_ZERO = 2.0**-20  # a vector this short beside the terms it is the sum of may be exactly zero
 
@@ -37,10 +37,10 @@ _REASONS = {
 }
 
 
-def apply(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, is_zero: Zero) -> tuple[Tensor, Tensor]:
+def apply(ffn: FFN, weights: Weights, z: Tensor, is_zero: Zero) -> tuple[Tensor, Tensor]:
     """The residual after the feed-forward, and for `unit` which rows were zero."""
-    a = linear(z, weights[ffn.a])
-    b = None if ffn.b is None else linear(z, weights[ffn.b])
+    a = weights.linear(z, ffn.a)
+    b = None if ffn.b is None else weights.linear(z, ffn.b)
     zero = torch.zeros(len(z), dtype=torch.bool, device=z.device)
     if ffn.function == "product":
         assert b is not None
@@ -54,10 +54,10 @@ def apply(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, is_zero: Zero) -> 
     else:
         hidden = _FUNCTIONS[ffn.function](a)
     _check(ffn, hidden)
-    return linear(z, weights[ffn.carry]) + linear(hidden, weights[ffn.out]), zero
+    return weights.linear(z, ffn.carry) + weights.linear(hidden, ffn.out), zero
 
 
-def _zero_rows(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, a: Tensor, is_zero: Zero) -> Tensor:
+def _zero_rows(ffn: FFN, weights: Weights, z: Tensor, a: Tensor, is_zero: Zero) -> Tensor:
     """The rows where the vector is zero; those near it are asked exactly, since rounding may hide a zero."""
     length, terms = a.detach().abs().amax(1), z.detach().abs() @ weights[ffn.a].detach().abs().T
     zero = length == 0
@@ -89,14 +89,12 @@ def _check(ffn: FFN, hidden: Tensor) -> None:
         raise RunError(f"{origin}token {token} of {ffn.stream} (counted from 0): {reason}, in slot {slots}")
 
 
-def radius(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, error: Tensor, zero: Tensor) -> Tensor:
+def radius(ffn: FFN, weights: Weights, z: Tensor, error: Tensor, zero: Tensor) -> Tensor:
     """Radius of the residual after the feed-forward."""
-    tensors = {name: weights[name].detach() for name in (ffn.a, ffn.b, ffn.carry, ffn.out) if name is not None}
-    matrix = tensors[ffn.a]
-    a, ea = linear(z, matrix), linear_radius(matrix, z, error)
+    a, ea = weights.linear(z, ffn.a).detach(), weights.radius(z, error, ffn.a)
     b = eb = None
     if ffn.b is not None:
-        b, eb = linear(z, tensors[ffn.b]), linear_radius(tensors[ffn.b], z, error)
+        b, eb = weights.linear(z, ffn.b).detach(), weights.radius(z, error, ffn.b)
     if ffn.function == "product":
         assert b is not None
         assert eb is not None
@@ -113,6 +111,6 @@ def radius(ffn: FFN, weights: Mapping[str, Tensor], z: Tensor, error: Tensor, ze
         hidden, spread = _unit(a, b, zero), unit_radius(a, ea, fallback, zero)
     else:
         hidden, spread = _FUNCTIONS[ffn.function](a), function_radius(ffn.function, a, ea)
-    kept, made = linear(z, tensors[ffn.carry]), linear(hidden, tensors[ffn.out])
-    own = linear_radius(tensors[ffn.carry], z, error) + linear_radius(tensors[ffn.out], hidden, spread)
+    kept, made = weights.linear(z, ffn.carry).detach(), weights.linear(hidden, ffn.out).detach()
+    own = weights.radius(z, error, ffn.carry) + weights.radius(hidden, spread, ffn.out)
     return widen(own + added(kept + made, kept, made))

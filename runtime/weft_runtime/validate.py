@@ -280,7 +280,7 @@ class _Checker:
         self._slot(output.stream, output.slot, where)
         width = self.slots[output.stream][output.slot].width
         need(
-            output.kind not in ("number", "total") or width == 1, f"{where} is a number, but its slot has width {width}"
+            output.kind not in ("number", "total", "common") or width == 1, f"{where} is a number, but its slot has width {width}"
         )
         steps = len(self.program.layer)
         inside = output.again is None or 0 <= output.again < steps

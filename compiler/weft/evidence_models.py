@@ -1,0 +1,118 @@
+"""A model, watched: one case -> the fields it stored before the first layer and after every step, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.evidence_inputs import Case
+from weft.meaning_noise import draw
+from weft.types import Checked
+from weft_runtime import Model, WeftRuntimeError
+from weft_runtime.ir import Program
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+class Crashed(Exception):
+    """The runtime failed in a way that it does not report itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model stored: fields at the start, then after each step of each layer, and its outputs.
+
+    `stopped` says why it refused the layer behind the last one seen; it is empty when all layers ran.
+    """
+
+    start: dict[str, Array]
+    layers: tuple[tuple[dict[str, Array], ...], ...]
+    outputs: dict[str, Array]
+    stopped: str
+
+    @property
+    def end(self) -> dict[str, Array]:
+        """The fields after the last layer."""
+        return self.layers[-1][-1] if self.layers else self.start
+
+
+class Watched:
+    """A model and the spec whose fields it stores."""
+
+    def __init__(self, checked: Checked, model: Model) -> None:
+        self.checked, self.model = checked, model
+        self.dtype: Any = np.dtype(str(model.dtype).removeprefix("torch."))
+        self.ends = tuple(_ends(model.program))
+
+    def watch(self, case: Case) -> Seen:
+        """Runs as many layers of a case as the model accepts; a `WeftRuntimeError` if it accepts not even the inputs."""
+        stopped = ""
+        for depth in range(case.layers, -1, -1):
+            try:
+                trace = self.model.trace(dict(case.inputs), layers=depth, seed=case.seed, noise=columns(case.noise))
+            except WeftRuntimeError as error:
+                if depth == 0:
+                    raise
+                stopped = str(error)
+                continue
+            except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
+                raise Crashed(f"{type(error).__name__}: {error}") from error
+            layers = tuple(tuple(self._after_steps(trace, layer)) for layer in range(depth))
+            outputs = {name: plain(value) for name, value in trace.outputs.items()}
+            return Seen(self._stored(trace.fields[0]), layers, outputs, stopped)
+        raise AssertionError("a trace of no layers either runs or raises")
+
+    def _stored(self, fields: Mapping[str, Any]) -> dict[str, Array]:
+        """The fields that last from layer to layer; random ones are fresh in each."""
+        kept = {name for name, one in self.checked.fields.items() if one.role != "random"}
+        return {name: self._array(name, value) for name, value in fields.items() if name in kept}
+
+    def _array(self, name: str, value: Any) -> Array:
+        found = plain(value)
+        flat = self.checked.fields[name].width is None and not self.checked.fields[name].is_pair
+        return (found[..., 0] if flat and found.ndim == 2 else found).astype(self.dtype)
+
+    def _after_steps(self, trace: Any, layer: int) -> Iterator[dict[str, Array]]:
+        """The fields as stored at the end of each step of a layer."""
+        fields = self._stored(trace.fields[layer])
+        for step, block in zip(self.checked.spec.steps, self.ends, strict=True):
+            for equation in step.equations:
+                name = equation.target.name
+                home = self.checked.fields[name].home
+                fields = {**fields, name: self._array(name, trace[f"layers.{layer}.blocks.{block}.{home}.{name}"])}
+            yield fields
+
+    def noise(self, case: Case, sizes: Mapping[str, int], layers: int) -> dict[str, Array]:
+        """Random fields [layers, ...] as the model stores them: as given or drawn, rounded to its precision."""
+        found = {}
+        for one in (self.checked.fields[f.target.name] for f in self.checked.spec.random):
+            values = case.noise.get(one.name)
+            if values is None or len(values) < layers:
+                shape = tuple(sizes[self.checked.index[index]] for index in one.indices)
+                values = np.array([draw(one.kind, case.seed, one.name, layer, shape) for layer in range(layers)])
+            found[one.name] = values.astype(self.dtype).astype(np.float64)
+        return found
+
+
+def _ends(program: Program) -> Iterator[int]:
+    """The last sub-layer of each step that writes fields; other steps prepare the next one (they centre the data)."""
+    block = -1
+    for step in program.layer:
+        block += len(step.sublayers)
+        if step.writes:
+            yield block
+
+
+def columns(noise: Arrays) -> dict[str, Array] | None:
+    """Explicit noise as a model takes it: [layers, tokens, columns]."""
+    return {name: v if v.ndim == 3 else v[..., np.newaxis] for name, v in noise.items()} or None
+
+
+def plain(value: Any) -> Array:
+    """A tensor or one-hot output as an array."""
+    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)

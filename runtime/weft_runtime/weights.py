@@ -1,0 +1,92 @@
+"""The tensors of a program during one run: dense matrices applied to residuals, and the rounding that costs.
+
+Most rows of a compiled matrix select one column, perhaps times a number. Such rows are a copy or one product; all
+others are exact sums of rounded products. The structure is read from the numbers at the start of a run, so edited,
+trained or rotated weights need no special care.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from weft_runtime.bounds import TINY, U, widen
+from weft_runtime.sums import weighted_sum
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The structure of a matrix: per row the one column it reads, and which rows read several."""
+
+    matrix: Tensor
+    column: Tensor  # (rows,)
+    coefficient: Tensor  # (rows,), 0 for rows that read nothing or several columns
+    several: Tensor  # rows that read several columns
+    size: Tensor  # |matrix|, (columns, rows)
+    terms: Tensor  # (rows,)
+    exact: bool  # every row copies one column, up to a power of two
+    inexact: Tensor  # rows where that does not hold
+
+
+def _plan(matrix: Tensor) -> _Plan:
+    filled = matrix != 0
+    terms = filled.sum(1)
+    column = filled.to(torch.int8).argmax(1)
+    coefficient = torch.where(terms == 1, matrix.gather(1, column[:, None])[:, 0], 0.0)
+    power = (torch.frexp(coefficient).mantissa.abs() == 0.5) & (coefficient.abs() > 2.0**-200)
+    inexact = (terms > 1) | ((terms == 1) & ~power)
+    several = (terms > 1).nonzero()[:, 0]
+    return _Plan(matrix, column, coefficient, several, matrix.abs().T, terms, not bool(inexact.any()), inexact)
+
+
+class Weights(Mapping[str, Tensor]):
+    """Tensors by name."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._plans: dict[str, _Plan] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def _matrix(self, name: str) -> Tensor:
+        tensor = self._tensors[name]
+        return tensor if tensor.dim() == 2 else tensor[None]
+
+    def _planned(self, name: str) -> _Plan:
+        if name not in self._plans:
+            self._plans[name] = _plan(self._matrix(name).detach())
+        return self._plans[name]
+
+    def linear(self, z: Tensor, name: str) -> Tensor:
+        """z @ matrix.T, every sum rounded once.      (n, d), (r, d) -> (n, r); a vector is a matrix of one row"""
+        matrix = self._matrix(name)
+        if matrix.is_meta or matrix.requires_grad:
+            return weighted_sum(z, matrix.T)
+        plan = self._planned(name)
+        out = z[:, plan.column] * plan.coefficient
+        if len(plan.several) == 0:
+            return out
+        return out.index_copy(1, plan.several, weighted_sum(z, plan.matrix[plan.several].T))
+
+    def radius(self, z: Tensor, error: Tensor, name: str) -> Tensor:
+        """Radius of `linear(z, name)` when z is known to +-error."""
+        if z.is_meta:
+            return z.new_zeros(len(z), len(self._matrix(name)))
+        plan = self._planned(name)
+        passed = torch.where(plan.coefficient == 0, 0.0, error[:, plan.column] * plan.coefficient.abs())
+        if plan.exact:
+            return widen(passed)
+        if len(plan.several):
+            passed[:, plan.several] = error @ plan.size[:, plan.several]
+        rounding = 3 * U * (z.abs() @ plan.size) + plan.terms * TINY
+        return widen(passed + torch.where(plan.inexact, rounding, 0.0))

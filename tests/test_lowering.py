@@ -1,0 +1,136 @@
+"""The compiler: normal forms as agreed, refusals that teach, the same bytes every time, no algorithm known by name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Golden
+
+import weft
+from weft.errors import SpecError
+from weft.graph import build_graph
+from weft.lower import lower
+from weft.matrices import float_parts
+from weft.styles import Styles
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+REFUSALS = sorted((HERE / "refusals").glob("*.weft"))
+SPECS = [entry.name for entry in weft.catalogue()]
+SIZES = {"d": 2, "k": 3, "m": 2}
+
+
+def dims_of(spec: weft.Checked) -> dict[str, int]:
+    return {name: SIZES[name] for name in spec.dims}
+
+
+@pytest.mark.parametrize("scores", ["l2", "dot"])
+@pytest.mark.parametrize("name", SPECS)
+def test_normal_form_is_as_agreed(name: str, scores: str, golden: Golden) -> None:
+    checked = weft.check(name)
+    normal = lower(build_graph(checked), dims_of(checked), {}, Styles(scores=scores))  # type: ignore[arg-type]
+    golden(HERE / "golden" / "normal" / f"{name}.{scores}.txt", str(normal))
+
+
+@pytest.mark.parametrize("path", REFUSALS, ids=lambda p: p.stem)
+def test_refusal_says_what_why_and_what_would(path: Path, golden: Golden) -> None:
+    checked = weft.check(weft.Source(path.name, path.read_text(encoding="utf-8")))
+    with pytest.raises(SpecError) as caught:
+        weft.compile(checked, dims_of(checked))
+    golden(path.with_suffix(".txt"), str(caught.value))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_graph_is_typed_and_has_no_cycle(name: str) -> None:
+    algorithm = build_graph(weft.check(name))
+    algorithm.verify()
+    seen: set[str] = set()
+    for node, operation in algorithm.operations():
+        assert set(algorithm.graph.predecessors(node)) <= seen
+        assert operation.type
+        seen.add(node)
+
+
+def test_graph_tells_equal_reads_of_different_tokens_apart() -> None:
+    text = "algorithm t tokens s, t in p inputs x[t] : R^d, y[t] : R^d layer a[s] = sum[t] <x[s], y[t]> b[s] = sum[t] <x[t], y[s]> outputs a, b"
+    kinds = [op.kind for _, op in build_graph(weft.check(text)).operations()]
+    assert kinds.count("inner") == 2
+
+
+def test_equal_expressions_are_one_node() -> None:
+    text = "algorithm t tokens s, t in p inputs x[t] : R^d layer a[s] = sum[t] <x[s], x[t]> + (sum[t] <x[s], x[t]>) outputs a"
+    kinds = [op.kind for _, op in build_graph(weft.check(text)).operations()]
+    assert kinds.count("inner") == 1
+
+
+def test_stale_outputs_are_found() -> None:
+    algorithm = build_graph(weft.check("lloyd"))
+    assert algorithm.is_stale("y") == 0
+    assert algorithm.is_stale("c") is None
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_same_input_same_bytes_in_every_process(name: str) -> None:
+    code = (
+        "import hashlib, sys, weft; s = weft.check(sys.argv[1]);"
+        "sizes = {'d': 2, 'k': 3, 'm': 2};"
+        "f = lambda style: weft.compile(s, {n: sizes[n] for n in s.dims}, scores=style).to_bytes();"
+        "print(hashlib.sha256(f('l2') + f('dot')).hexdigest())"
+    )
+    seeds = ("0", "1")
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code, name], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in seeds
+    }
+    assert len(digests) == 1
+
+
+def test_weights_do_not_depend_on_the_number_of_tokens() -> None:
+    program = weft.compile("sinkhorn_dual", {"d": 2}).program
+    assert all(stream.size is None for stream in program.streams)
+
+
+def test_float_parts_add_up_exactly() -> None:
+    exact = Fraction(1, 3) * Fraction(2) ** -60 + Fraction(2**100 + 1)
+    dyadic = Fraction(round(exact * 2**200), 2**200)
+    parts = float_parts({"a": dyadic})
+    assert sum((p["a"] for p in parts if "a" in p), Fraction(0)) == dyadic
+    assert all(Fraction(float(p["a"])) == p["a"] for p in parts if "a" in p)
+
+
+def test_coefficients_of_decisions_are_not_rounded() -> None:
+    """1/3 is no float; the score is scaled until every coefficient is one."""
+    text = """algorithm t
+tokens i in points
+       j in centers : k
+inputs x[i] : R^d, u[j] : R, c[j] : R^d
+layer y[i,j] = argmin[j] (|x[i] - c[j]|^2 / 3 - u[j] / 7)
+outputs y"""
+    checkpoint = weft.compile(text, {"d": 1, "k": 2})
+    values = np.concatenate([array.ravel() for array in checkpoint.tensors.values()])
+    assert set(np.unique(values)) <= {-7.0, 0.0, 1.0, 3.0}
+
+
+def test_refusal_lists_every_equation_at_once() -> None:
+    text = (HERE / "refusals" / "several_at_once.txt").read_text(encoding="utf-8")
+    assert text.count("error[L301]") == 2
+
+
+ALGORITHMS = r"\b(lloyd|k-?means|kmedoids|medoids?|sinkhorn|trimmed|spherical|hopfield|mean.?shift|gmm)\b"
+
+
+@pytest.mark.parametrize("folder", ["compiler/weft", "runtime/weft_runtime"])
+def test_no_algorithm_is_known_by_name(folder: str) -> None:
+    """Names of algorithms may stand in examples of docstrings and help texts, never in code that decides anything."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            quoted = re.match(r'\s*(#|>>>|"""|weft |f?"[^"]*weft )', line)
+            assert quoted or not re.search(ALGORITHMS, line, re.I), f"{path}:{number}: {line}"

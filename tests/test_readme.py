@@ -1,0 +1,57 @@
+"""The README tells the truth: its commands and its Python run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from weft.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.S)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with the project's example data in it."""
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "points.csv").write_bytes((ROOT / "examples" / "points.csv").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_commands_run_in_the_order_they_are_shown(workplace: Path) -> None:
+    commands = [line.partition("#")[0].strip() for _, block in BLOCKS for line in block.splitlines()]
+    commands = [command for command in commands if command.startswith("weft ")]
+    assert len(commands) >= 6
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0, command
+    assert (workplace / "out" / "mine" / "centers.csv").exists()
+
+
+def test_python_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = [block for language, block in BLOCKS if language == "python"]
+    assert programs
+    for program in programs:
+        exec(compile(program, "README.md", "exec"), {})
+    assert "tested" in capsys.readouterr().out
+
+
+def test_the_two_commands_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("run", "test"):
+        assert f"make {target}" in README
+        assert re.search(rf"^{target}:", makefile, re.M)
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").strip().endswith("make test")
+
+
+def test_every_dependency_is_in_the_table() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    named = set(re.findall(r'^\s*"([A-Za-z][\w-]*)>=', project, re.M)) | set(re.findall(r'"([A-Za-z][\w-]*)>=', project))
+    table = README[README.index("## Dependencies") :]
+    missing = {name for name in named if name not in table and name not in ("setuptools", "python")}
+    assert not missing
