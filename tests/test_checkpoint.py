@@ -147,6 +147,13 @@ def deep(document: dict[str, Any]) -> None:
     document["dims"] = nested
 
 
+def moved() -> bytes:
+    """A file in which two tensors of one size share their bytes."""
+    header, body = unpack(GOOD.to_bytes())
+    header["assign.k"]["data_offsets"] = header["assign.q"]["data_offsets"]
+    return pack(header, body)
+
+
 BAD_FILES: list[tuple[str, bytes, str]] = [
     ("empty", b"", "the file is empty"),
     ("five bytes", b"hello", "shorter than 8 bytes"),
@@ -161,6 +168,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("foreign", save_arrays({"w": np.zeros(3)}), "not one that Weft wrote"),
     ("foreign metadata", save_arrays({"w": np.zeros(3)}, metadata={"format": "pt"}), "not one that Weft wrote"),
     ("float32", save_arrays({"w": np.zeros(3, np.float32)}, metadata={"weft": "{}"}), "stored as F32"),
+    ("overlap", moved(), "overlaps another or leaves a gap"),
     ("cut off", GOOD.to_bytes()[:-9], "cut off"),
     ("appended", GOOD.to_bytes() + b"12345678", "8 bytes that belong to no tensor"),
     ("newer", edit(lambda d: d.update(format=FORMAT + 1)), f"format {FORMAT + 1}.*newer"),
@@ -206,6 +214,7 @@ def change(*path: str | int, **entries: Any) -> Callable[[dict[str, Any]], None]
     return lambda program: at(*path)(program).update(entries)
 
 
+CONDITION = {"kind": "distinct", "stream": "points", "slots": ["x"], "text": "points must differ"}
 ASSIGN = ("layer", 0, "sublayers", 0, "heads", 0)
 UPDATE = ("layer", 1, "sublayers", 0, "heads", 0)
 
@@ -262,6 +271,9 @@ BAD_PROGRAMS: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("output number", change("outputs", 0, kind="number"), "its slot has width 2"),
     ("pattern", change("outputs", 0, kind="pattern"), "pattern without a head"),
     ("layers", change(layers=-1), "-1 layers"),
+    ("condition", change(conditions=[CONDITION | {"slots": ["q"]}]), "condition 0 names a slot q"),
+    ("condition of nothing", change(conditions=[CONDITION | {"slots": []}]), "condition 0 names no slot"),
+    ("condition unknown", change(conditions=[CONDITION | {"kind": "sorted"}]), "kind is 'sorted'; known are distinct"),
     ("unrolled", change(options={"weights": "unrolled"}, layers=3), "do not divide"),
 ]
 

@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import Golden
 
+from conftest import Golden
 from weft.check import check
 from weft.errors import SpecError
 from weft.parse import parse, read_spec

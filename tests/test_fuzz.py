@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spec_texts import GOOD
 
+from spec_texts import GOOD
 from weft.check import check
 from weft.errors import WeftError
 from weft.parse import parse, read_spec
@@ -17,9 +17,12 @@ from weft.source import Source
 
 TEXTS = [path.read_text(encoding="utf-8") for path in GOOD]
 WORDS = sorted({word for text in TEXTS for word in re.findall(r"\w+|\S", text)})
-STRANGE = st.sampled_from('\0\7\t\r\n"\'()[]|<>=~%^λ−²\u202e\ufeff\U0001f600')
+STRANGE = st.sampled_from("\0\7\t\r\n\"'()[]|<>=~%^λ−²\u202e\ufeff\U0001f600")
 BOUNDED = settings(
-    derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

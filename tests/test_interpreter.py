@@ -150,6 +150,22 @@ def test_layers_from_stored_fields_are_the_layers_of_a_run() -> None:
     assert all(np.array_equal(fields[name], values) for name, values in machine.run({"x": x, "c": x[:4]}, 3).items())
 
 
+def test_stored_fields_that_do_not_fit_are_refused() -> None:
+    machine = interpreter(LLOYD)
+    fields = machine.start({"x": FIVE, "c": PAIR})
+    for wrong, says in (
+        ({"c": np.array([[np.nan], [1.0]])}, "the stored field c holds a number that is not finite"),
+        ({"y": np.zeros((4, 2))}, "y has 4 rows, but x has 5 rows"),
+        ({"z": FIVE}, "test has no field z"),
+    ):
+        with pytest.raises(InputError, match=says):
+            machine.advance(fields | wrong, 0)
+    with pytest.raises(InputError, match="the fields of test lack c"):
+        machine.advance({"x": FIVE}, 0)
+    with pytest.raises(InputError, match="y has no value before the first layer"):
+        machine.run({"x": FIVE, "c": PAIR}, 0)
+
+
 def test_final_outputs_belong_together() -> None:
     machine = interpreter(LLOYD.replace("outputs c, y", "outputs centers = c, labels = y"))
     fields = machine.run({"x": [[0.0], [4.0], [5.0]], "c": [[0.0], [9.0]]}, 1).fields
@@ -295,8 +311,9 @@ def test_a_stored_mass_that_underflows_is_an_error() -> None:
 def test_an_unstored_mass_does_not_underflow() -> None:
     found = run(SOFT.format("softmax[j](-|x[i] - c[j]|^2)"), {"x": FIVE, "c": [[0.0], [1000.0]]})
     assert found["c"][1].tolist() == [3.0]  # only the nearest point counts
-    text = f"{CLUSTERS}layer c[j] = mean[i] x[i] weighted (sum[l] exp(-|x[i] - c[j]|^2) where index(l) < index(i)) else c[j]"
-    assert run(f"{text} outputs c", {"x": FIVE, "c": [[-1000.0], [1000.0]]})["c"].tolist() == [[-2.0], [3.0]]
+    sums = "(sum[l] exp(-|x[i] - c[j]|^2) where index(l) < index(i))"
+    text = f"{CLUSTERS}layer c[j] = mean[i] x[i] weighted {sums} else c[j] outputs c"
+    assert run(text, {"x": FIVE, "c": [[-1000.0], [1000.0]]})["c"].tolist() == [[-2.0], [3.0]]
     weights = "normalize[i](exp(-|x[i] - c[j]|^2) * 0.5)"
     text = f"{CLUSTERS}layer c[j] = sum[i] {weights} * x[i] else c[j] outputs c"
     assert run(text, {"x": FIVE, "c": [[0.0], [1000.0]]})["c"][1].tolist() == [3.0]

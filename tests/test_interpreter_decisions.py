@@ -189,8 +189,16 @@ def test_a_threshold_that_is_a_mean_is_compared_exactly() -> None:
 def test_increasing_functions_decide_on_their_argument() -> None:
     x = np.array([[0.0, 0.0]])
     c = np.array([[3.0, 4.0], [5.0, 0.0], [np.nextafter(5.0, 0), 0.0], [-4.0, 3.0]])
-    for score in ("|x[i] - c[j]|", "sqrt(|x[i] - c[j]|^2)", "exp(|x[i] - c[j]| / 4)", "2 * log(1 + |x[i] - c[j]|^2)"):
-        found = interpreter(f"{CLUSTERS}layer y[i,j] = argmin[j]({score}) outputs y").run({"x": x, "c": c}, 1)
+    text = f"{CLUSTERS}let D[i,j] = |x[i] - c[j]|^2 layer y[i,j] = argmin[j](SCORE) outputs y"
+    scores = (
+        "|x[i] - c[j]|",
+        "sqrt(D[i,j])",
+        "exp(|x[i] - c[j]| / 4)",
+        "2 * log(1 + D[i,j])",
+        "-k * -tanh(D[i,j] / 9)",
+    )
+    for score in scores:
+        found = interpreter(text.replace("SCORE", score)).run({"x": x, "c": c}, 1)
         assert found["y"].tolist() == [[0.0, 0.0, 1.0, 0.0]], score
         assert found.undecided == 0
     text = f"{CLUSTERS}layer a[i] = sum[j] index(j) where |x[i] - c[j]| >= 5 outputs a"

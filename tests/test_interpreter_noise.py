@@ -123,6 +123,12 @@ def test_starts_do_not_depend_on_the_order_of_rows() -> None:
         assert len(set(start(kind, x, 30, 9))) == 30
 
 
+def test_starts_do_not_depend_on_scale() -> None:
+    x = np.random.default_rng(1).normal(size=(30, 1))
+    for scale in (2.0**-1000, 2.0**1000):
+        assert start("spread", x * scale, 6) == [value * scale for value in start("spread", x, 6)]
+
+
 def test_copy_takes_the_rows_as_they_are() -> None:
     text = """algorithm test tokens i in points, p in modes inputs x[i] : R^d, m[p] : R^d init copy(x)
     layer m[p] = 2 * m[p] outputs m"""
@@ -132,8 +138,8 @@ def test_copy_takes_the_rows_as_they_are() -> None:
 def test_starts_that_cannot_be_made_are_refused() -> None:
     with pytest.raises(InputError, match=r"c starts from 3 different rows of x .*has only 2 different rows"):
         start("spread", [[1.0], [2.0], [1.0]], 3)
-    with pytest.raises(InputError, match="leave the range of float64"):
-        start("spread", [[1e-300], [2e-300], [3e-300]], 2)
+    with pytest.raises(InputError, match="differ by less than float64 can"):
+        start("spread", [[0.0], [1e-300], [2e-300], [1.0]], 4)
     with pytest.raises(InputError, match="needs the dimension k"):
         interpreter(f"{CLUSTERS} layer c[j] = c[j] outputs c".replace("c[j] : R^d", "c[j] : R^d init first(x)")).start(
             {"x": FIVE}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spec_texts import GOOD, with_equation
 
+from spec_texts import GOOD, with_equation
 from weft import syntax as ast
 from weft.errors import InputError, SpecError
 from weft.parse import LARGEST, parse, read_spec
@@ -56,6 +56,7 @@ def body(text: str) -> Any:
         ("2 * -w[i]", "2 * (-w[i])"),
         ("log w[i] * 2", "(log(w[i])) * 2"),
         ("log |x[i]|", "log(|x[i]|)"),
+        ("||x[i] - x[i]||^2", "|x[i] - x[i]|^2"),
     ],
 )
 def test_reading_rules(text: str, same: str) -> None:

@@ -127,6 +127,7 @@ def test_float32_decides_on_what_it_stores_and_rounds_once(data: tuple[Array, Ar
         assert out["labels"].indices.tolist() == labels
         assert np.array_equal(out["centers"].numpy(), moved.astype(np.float32))
         c = out["centers"].numpy().astype(np.float64)
+    assert np.array_equal(model(x=x, c=data[1], layers=2)["centers"].numpy(), c.astype(np.float32))
 
 
 @QUICK
@@ -173,6 +174,23 @@ def test_a_near_tie_is_settled_exactly_and_reported() -> None:
     assert out["labels"].indices.tolist() == nearest(x, c)
     assert model.report.heads["blocks.0.assign"].exact == 1
     assert model.report.total.undecided == 0
+
+
+@pytest.mark.parametrize("style", ["l2", "dot"])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_points_on_a_bisector_go_to_the_side_they_are_on(style: str, offset: float) -> None:
+    """The middle of two centers, rounded: which side it fell to is below the rounding of any distance."""
+    rng = np.random.default_rng(3)
+    model = load(hard_clustering(3, 2, style=style))
+    exact = wrong = 0
+    for _ in range(60):
+        c = rng.normal(size=(2, 3)) + offset
+        x = c.mean(0, keepdims=True)
+        assert model(x=x, c=c)["labels"].indices.tolist() == nearest(x, c)
+        exact += model.report.heads["blocks.0.assign"].exact
+        wrong += int(((x - c) ** 2).sum(1).argmin() != nearest(x, c)[0])
+    assert exact == 60
+    assert wrong > 5  # plain float64 is not good enough here
 
 
 def test_whole_numbers_need_no_second_tier() -> None:

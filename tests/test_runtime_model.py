@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from programs import PERCENT, dual_ascent, hard_clustering, largest, nearest_to_mean, soft_clustering, with_objective
 from weft_runtime import OneHot, RunError, load
 from weft_runtime.hooks import HookSite
+from weft_runtime.ir import Condition
 from weft_runtime.noise import noise
 
 POINTS = [[-3.0], [-2.0], [0.0], [2.0], [3.0]]
@@ -135,6 +137,21 @@ def test_problems_of_a_batch_stop_each_in_its_own_time() -> None:
         single = model(x=x, until_stable=True)
         assert torch.equal(single["centers"], batch["centers"][number])
         assert model.report.layers[0] == report.layers[number]
+
+
+def test_conditions_are_checked_before_every_layer() -> None:
+    base = hard_clustering(1, 2)
+    condition = Condition("distinct", "centers", ("c",), "centers must differ pairwise")
+    model = load(replace(base, program=replace(base.program, conditions=(condition,))))
+    assert (
+        model(x=POINTS, c=CENTERS, layers=3)["centers"].tolist()
+        == load(base)(x=POINTS, c=CENTERS, layers=3)["centers"].tolist()
+    )
+    with pytest.raises(RunError, match=r"centers must differ pairwise: before layer 0, tokens 0 and 1 of centers"):
+        model(x=POINTS, c=[[0.0], [-0.0]])
+    with pytest.raises(RunError, match="problem 1 of the batch"):
+        model(x=[POINTS, POINTS], c=[CENTERS, [[3.0], [3.0]]])
+    assert model(x=POINTS, c=[[0.0], [0.0]], layers=0)["centers"].tolist() == [[0.0], [0.0]]
 
 
 # ---------------------------------------------------------------------- batches
@@ -421,8 +438,6 @@ def test_float32_is_float64_rounded_at_every_step() -> None:
 
 def test_names_that_torch_needs_itself() -> None:
     """A stream, head or tensor may be called like an attribute of a module."""
-    from dataclasses import replace
-
     base = hard_clustering(1, 2)
     tensors = {("type" if name == "assign.q" else name): array for name, array in base.tensors.items()}
     assign, update = base.program.layer

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from lark import Lark, Token, Tree
-from spec_texts import BASE, GOOD
 
-from weft import tables
+from spec_texts import BASE, GOOD
+from weft import grammar
 from weft.parser import run
 from weft.problems import Problems
 from weft.source import Source, Span
+from weft.tables import build
 from weft.tokens import SECTIONS, tokenize
 
 TEXTS = [*(path.read_text(encoding="utf-8") for path in GOOD), BASE.format(equation="z[i] = sum[l] min[j] D[l,j]")]
@@ -46,30 +47,30 @@ class Commas:
 def lark() -> Lark:
     """lark's own parser; `strict` refuses any conflict, also between terminals."""
     options: dict[str, Any] = {"parser": "lalr", "lexer": "basic", "maybe_placeholders": True, "strict": True}
-    return Lark(tables.grammar_text(), propagate_positions=True, postlex=Commas(), **options)
+    return Lark(grammar.grammar_text(), propagate_positions=True, postlex=Commas(), **options)
 
 
 def test_shipped_tables_belong_to_the_grammar() -> None:
     shipped = json.loads(files("weft").joinpath("grammar.json").read_text(encoding="utf-8"))
-    assert shipped == json.loads(json.dumps(tables.build(tables.grammar_text()))), "run python -m weft.tables"
+    assert shipped == json.loads(json.dumps(build(grammar.grammar_text()))), "run python -m weft.tables"
 
 
 def test_tables_of_another_grammar_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = tables.grammar_text().replace('"objective"', '"purpose"')
-    monkeypatch.setattr(tables, "grammar_text", lambda: changed)
-    assert "purpose" in tables.load.__wrapped__().terminals
+    changed = grammar.grammar_text().replace('"objective"', '"purpose"')
+    monkeypatch.setattr(grammar, "grammar_text", lambda: changed)
+    assert "purpose" in grammar.load.__wrapped__().terminals
 
 
 def ours(text: str) -> Any:
-    grammar, problems = tables.load(), Problems(Source("spec", text))
-    tokens = tokenize(text, grammar.terminals, problems)
+    parse_tables, problems = grammar.load(), Problems(Source("spec", text))
+    tokens = tokenize(text, parse_tables.terminals, problems)
     assert not problems.found
 
-    def build(rule: str, span: Span, parts: list[Any]) -> Any:
-        children = tuple(p if p is None or isinstance(p[0], tuple) else (p.type, p.text) if hasattr(p, "type") else p for p in parts)
+    def tree(rule: str, span: Span, parts: list[Any]) -> Any:
+        children = tuple((part.type, part.text) if hasattr(part, "type") else part for part in parts)
         return (rule, (span.start, span.end), children)
 
-    return run(grammar, tokens, build)
+    return run(parse_tables, tokens, tree)
 
 
 def theirs(tree: Any) -> Any:
@@ -85,7 +86,7 @@ def test_trees_are_those_of_lark(text: str, lark: Lark) -> None:
 
 
 def test_first_parse_is_quick_and_needs_no_lark() -> None:
-    """Fresh process, imports excluded, tables included: a few milliseconds; the bound leaves room for a busy machine."""
+    """Fresh process, imports excluded, tables included: a few milliseconds, and room for a busy machine."""
     program = (
         "import sys, time; from weft.parse import parse, read_spec; source = read_spec(sys.argv[1]);"
         "start = time.perf_counter(); parse(source); took = time.perf_counter() - start;"

@@ -31,9 +31,9 @@ def check(spec: ast.Spec) -> Checked:
     typing = Typing(names, problems)
     declared = declare(typing)
     inits(names, declared, problems)
-    fields, found = _settle(spec, names, declared, frozenset(typing.refused))
+    fields, shapes, found = _settle(spec, names, declared, frozenset(typing.refused))
     problems.found.extend(found.found[: MOST_REPORTED - len(problems.found)])
-    shown = examples(spec, names, fields, problems)
+    shown = examples(spec, names, fields, shapes, problems)
     problems.stop()
     ordered = {name: fields[name] for name in (*declared, *(n for n in fields if n not in declared))}
     return Checked(
@@ -59,8 +59,8 @@ def type_of(checked: Checked, expr: ast.Expr, bound: frozenset[str] | set[str] |
 
 def _settle(
     spec: ast.Spec, names: Names, declared: dict[str, FieldType], refused: frozenset[str]
-) -> tuple[dict[str, FieldType], Problems]:
-    """The types of all fields.
+) -> tuple[dict[str, FieldType], dict[str, FieldType], Problems]:
+    """The types of all fields, the shapes of the outputs, and what is wrong with them.
 
     A field that is written keeps its sign only if every equation keeps it, and an equation may read the field it
     writes. So signs are assumed as declared and weakened until the equations confirm them; the last pass reports.
@@ -75,9 +75,9 @@ def _settle(
         if settled == assumed:
             break
         assumed = settled
-    outputs(spec, typing)
+    shapes = outputs(spec, typing)
     objective(spec, typing)
-    return typing.fields, found
+    return typing.fields, shapes, found
 
 
 def _sections(spec: ast.Spec, problems: Problems) -> None:

@@ -129,7 +129,7 @@ def _bound_fits(declared: ast.Field, problems: Problems) -> bool:
 
 def starts(typing: Typing, fields: dict[str, FieldType]) -> None:
     """Types the start of every state field; a field is no stronger than what it starts with."""
-    typing.place = "start"
+    typing.move("start")
     weakened = {}
     for name, declared in typing.names.state.items():
         known, start = fields.get(name), declared.start
@@ -139,5 +139,5 @@ def starts(typing: Typing, fields: dict[str, FieldType]) -> None:
             continue
         if defined(typing, found, None) and fits(typing, known, declared.target, start, found):
             weakened[name] = stored(typing, known, declared.target, start, found)
-    typing.place = "layer"
+    typing.move("layer")
     typing.knows(weakened)

@@ -58,6 +58,14 @@ def _equation(typing: Typing, target: ast.Ref, body: ast.Expr) -> FieldType | No
         found = replace(found, undefined=None)
     if known is not None and not fits(typing, known, target, body, found):
         return None
+    if len(target.indices) == 2 and found.width is not None:
+        label, how = (
+            f"this is {width_words(found.width)}",
+            "take |v|^2 or <a, b>, or give the difference a name (`let`)",
+        )
+        message = "a pair field holds one number per pair of tokens"
+        typing.problems.add("C289", body.span, message, label, how)
+        return None
     return stored(typing, known, target, body, found)
 
 
@@ -106,7 +114,10 @@ def shaped(typing: Typing, target: ast.Ref, what: str, follows: str) -> bool:
     problems, name = typing.problems, target.name
     if not target.indices:
         some = next(iter(typing.names.index), "i")
+        base, _, index = name.rpartition("_")
         how = f"as in {name}[{some}] {follows}"
+        if base in typing.names.values() and index in typing.names.index:
+            how = f"write {base}[{index}]"
         problems.add("C282", target.span, f"{name} needs an index: which tokens hold it?", "", how)
     elif len(target.indices) > 2:
         count, why = f"{name} has {len(target.indices)}", "attention relates two tokens at a time"

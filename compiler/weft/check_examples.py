@@ -20,9 +20,11 @@ from weft.words import did_you_mean, listed, plural
 DRAWN = ("spread", "random")  # initialisers whose result depends on a seed
 
 
-def examples(spec: ast.Spec, names: Names, fields: dict[str, FieldType], problems: Problems) -> tuple[ast.Example, ...]:
-    """The examples with values in the shape of their fields."""
-    outputs = {output.target.name: output for output in spec.outputs}
+def examples(
+    spec: ast.Spec, names: Names, fields: dict[str, FieldType], shapes: dict[str, FieldType], problems: Problems
+) -> tuple[ast.Example, ...]:
+    """The examples with values in the shape of their fields; `shapes` are those of the outputs that make sense."""
+    outputs = {output.target.name: shapes.get(output.target.name) for output in spec.outputs}
     checks = (_Check(example, names, fields, outputs, problems, Sizes(names.sets)) for example in spec.examples)
     return tuple(check.run() for check in checks)
 
@@ -32,7 +34,7 @@ class _Check:
     example: ast.Example
     names: Names
     fields: dict[str, FieldType]
-    outputs: dict[str, ast.Output]
+    outputs: dict[str, FieldType | None]
     problems: Problems
     sizes: Sizes
 
@@ -127,8 +129,7 @@ class _Check:
     # ---- what is expected --------------------------------------------------------------------------------------------
 
     def _expected(self, item: ast.Expected, sound: bool) -> ast.Value:
-        output = self.outputs.get(item.name)
-        if output is None:
+        if item.name not in self.outputs:
             what = self.names.what(item.name)
             label = did_you_mean(item.name, self.outputs) or (f"it is {what}" if what else "")
             known = f"outputs: {listed(self.outputs)}" if self.outputs else ""
@@ -136,21 +137,11 @@ class _Check:
             spot = self.problems.spot(item.span, item.name)
             self.problems.add("C312", spot, f"{item.name} is not an output", label, known, order)
             return item.value
-        kind, free = self._kind(output)
-        if kind is None or not sound:
+        shape = self.outputs[item.name]
+        if shape is None or not sound:
             return item.value
-        value = shaped(item.value, item.name, item.span, kind, self.sizes, self.problems, free)
+        value = shaped(item.value, item.name, item.span, shape, self.sizes, self.problems)
         return item.value if value is None else value
-
-    def _kind(self, output: ast.Output) -> tuple[FieldType | None, bool]:
-        """The field whose shape an output has; of an expression only the tokens are known."""
-        indices = output.target.indices
-        if not indices:
-            return (self.fields.get(output.body.name) if isinstance(output.body, ast.Ref) else None), False
-        homes = [self.names.index[i] for i in indices if i in self.names.index]
-        if len(homes) != len(indices) or len(homes) > 2:
-            return None, True
-        return FieldType(output.target.name, "computed", indices, homes[0], homes[1] if len(homes) == 2 else None), True
 
 
 def _numbers(value: ast.Value) -> Iterator[Fraction]:

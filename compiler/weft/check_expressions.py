@@ -26,7 +26,7 @@ class Typing:
     names: Names
     problems: Problems
     fields: dict[str, FieldType] = field(default_factory=dict)
-    place: str = "layer"  # or `start` (of a state field: inputs only), `default` (of a parameter: constants only)
+    place: str = "layer"  # or `start` of a state field, `default` of a parameter, `output`: each may read less
     refused: set[str] = field(default_factory=set)  # names already reported; silent from then on
     _lets: dict[str, Type | None] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)  # `let`s being typed, to notice a cycle
@@ -34,6 +34,11 @@ class Typing:
     def knows(self, fields: Mapping[str, FieldType]) -> None:
         """Makes more fields readable; what was found out about `let`s may change with them."""
         self.fields.update(fields)
+        self._lets.clear()
+
+    def move(self, place: str) -> None:
+        """Goes on at another place, where other fields may be read."""
+        self.place = place
         self._lets.clear()
 
     def of(self, expr: ast.Expr, bound: frozenset[str]) -> Type | None:

@@ -70,7 +70,13 @@ def collect(spec: Spec, problems: Problems) -> Names:
         return False
 
     for group in spec.tokens:
-        if claim(group.name, problems.spot(group.span, group.name), "a token set"):
+        if group.name in names.sets:
+            first = names.homes[group.name]
+            both = ", ".join((*first.indices, *(i for i in group.indices if i not in first.indices)))
+            how = f"list the indices of a set together: tokens {both} in {group.name}"
+            span = problems.spot(group.span, group.name)
+            problems.add("C202", span, f"{group.name} is declared twice", "", how, declared_at(spec.source, first.span))
+        elif claim(group.name, problems.spot(group.span, group.name), "a token set"):
             names.sets[group.name] = group.size
             names.homes[group.name] = group
         for index in group.indices:

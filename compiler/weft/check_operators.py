@@ -69,7 +69,10 @@ def _sides_fit(typing: Typing, expr: ast.Binary, left: Type, right: Type) -> boo
         verb = "add" if expr.op == "+" else "subtract"
         message = f"cannot {verb} {'vectors of different width' if both else 'a number and a vector'}"
         declared = _declared(typing, expr.left, expr.right)
-        problems.add("C221", expr.span, message, _sides(typing, expr.left, left, expr.right, right), declared)
+        # `where a > b + 1` ends at the plus, so that `mean[i] x[i] where m + 1` can be read at all
+        cut = isinstance(expr.left, ast.Reduce | ast.Weigh) and bool(expr.left.where)
+        why = "a condition ends at + and -; put a sum in it in parentheses: where a > (b + c)" if cut else ""
+        problems.add("C221", expr.span, message, _sides(typing, expr.left, left, expr.right, right), declared, why)
         return False
     if expr.op == "*" and left.width is not None and right.width is not None:
         note = "write <a, b> for the inner product; one side of * must be a number"

@@ -7,12 +7,16 @@ from dataclasses import replace
 from weft import syntax as ast
 from weft.check_equations import defined, known_indices, shaped
 from weft.check_expressions import Typing
+from weft.check_references import random_in_output
+from weft.types import FieldType
 from weft.words import did_you_mean, listed, width_words, written
 
 
-def outputs(spec: ast.Spec, typing: Typing) -> None:
-    """Types every output; each has a name of its own."""
+def outputs(spec: ast.Spec, typing: Typing) -> dict[str, FieldType]:
+    """The shape of every output that makes sense; each has a name of its own."""
+    typing.move("output")
     seen: dict[str, ast.Output] = {}
+    shapes: dict[str, FieldType] = {}
     for output in spec.outputs:
         name = output.target.name
         if name in seen:
@@ -21,13 +25,13 @@ def outputs(spec: ast.Spec, typing: Typing) -> None:
             typing.problems.add("C290", output.target.span, message, "", f"the first is at {first}")
             continue
         seen[name] = output
-        if output.target.indices:
-            _expression(typing, output)
-        else:
-            _field(typing, output)
+        shape = _expression(typing, output) if output.target.indices else _field(typing, output)
+        if shape is not None:
+            shapes[name] = shape
+    return shapes
 
 
-def _field(typing: Typing, output: ast.Output) -> None:
+def _field(typing: Typing, output: ast.Output) -> FieldType | None:
     """`centers = c`, or `c` alone: a field under a name."""
     problems, names, body, name = typing.problems, typing.names, output.body, output.target.name
     if not isinstance(body, ast.Ref) or body.indices:
@@ -38,10 +42,13 @@ def _field(typing: Typing, output: ast.Output) -> None:
             how = f"as in {name}[{some}] = ...; a single number for the whole run is the `objective`"
         message = f"the output {name} needs an index: one value per which token?"
         problems.add("C291", output.span, message, "", how)
-        return
+        return None
     field = body.name
+    if field in names.random:
+        random_in_output(typing, body)
+        return None
     if field in typing.fields or field in names.written or names.declared(field):
-        return  # known, or refused where it is declared or computed
+        return typing.fields.get(field)  # if not there, refused where it is declared or computed
     if field in names.lets:
         indices = names.lets[field].target.indices
         how = f"write {written(name, indices)} = {written(field, indices)}"
@@ -52,19 +59,23 @@ def _field(typing: Typing, output: ast.Output) -> None:
         label = did_you_mean(field, typing.fields) or "no input, state or equation has this name"
         known = f"fields: {listed(typing.fields)}" if typing.fields else ""
         problems.add("C293", body.span, f"the output {field} is never computed", label, known)
+    return None
 
 
-def _expression(typing: Typing, output: ast.Output) -> None:
+def _expression(typing: Typing, output: ast.Output) -> FieldType | None:
     """`plan[s,t] = ...`: one number per pair, or one value per token."""
     target = output.target
     if not shaped(typing, target, "output", "= ...") or not known_indices(typing, target):
-        return
+        return None
     found = typing.of(output.body, frozenset(target.indices))
     if found is None or not defined(typing, found):
-        return
+        return None
     if len(target.indices) == 2 and found.width is not None:
         message, label = "a pair output holds one number per pair of tokens", f"this is {width_words(found.width)}"
         typing.problems.add("C294", output.body.span, message, label, "take |v|^2 or <a, b>")
+        return None
+    home, *columns = (typing.names.index[i] for i in target.indices)
+    return FieldType(target.name, "computed", target.indices, home, columns[0] if columns else None, found.width)
 
 
 def objective(spec: ast.Spec, typing: Typing) -> None:

@@ -53,6 +53,9 @@ def _field(typing: Typing, expr: ast.Ref, known: FieldType, bound: frozenset[str
         what = {"random": "a random field", "state": "a state field", "computed": "computed by the layer, later"}
         _not_in_start(typing, expr, f"{expr.name} is {what[known.role]}")
         return None
+    if typing.place == "output" and known.role == "random":
+        random_in_output(typing, expr)
+        return None
     if not _indices_fit(typing, expr, known.indices, field_words(known), bound):
         return None
     kind = known.kind if known.kind in ("onehot", "simplex") else ""
@@ -135,6 +138,13 @@ def _not_in_start(typing: Typing, expr: ast.Ref, why: str) -> None:
     typing.problems.add("C208", expr.span, f"a start cannot read {expr.name}", why, note)
 
 
+def random_in_output(typing: Typing, expr: ast.Ref) -> None:
+    """Reports noise that is read after the last layer."""
+    message, label = f"outputs and the objective cannot read {expr.name}", "noise exists only while a layer runs"
+    how = f"store what it leads to by an equation, as in used[...] = {written(expr.name, expr.indices)}"
+    typing.problems.add("C296", expr.span, message, label, how)
+
+
 def _unknown(typing: Typing, expr: ast.Ref) -> None:
     names, problems, name = typing.names, typing.problems, expr.name
     if problems.full or name in typing.refused or names.declared(name) is not None:
@@ -152,8 +162,8 @@ def _unknown(typing: Typing, expr: ast.Ref) -> None:
             "compute it in an earlier step (`then` between), or declare it under `state` with its start",
         )
         return
-    usable = [known for known in names.values() if bool(expr.indices) != (known in names.params)]
-    guess = closest(name, usable)
+    constants = {*names.params, *names.dims}
+    guess = closest(name, [known for known in names.values() if (known in constants) is not bool(expr.indices)])
     operator = None if guess or not expr.indices else closest(name, OPERATORS, 0.75)
     label = f"did you mean '{guess}'?" if guess else f"did you mean '{operator}'?" if operator else ""
     known_here = f"known here: {listed(names.values())}" if names.values() else ""

@@ -44,6 +44,7 @@ def compile(
     *,
     scores: Literal["l2", "dot"] = "l2",
     centre: Literal["auto", "on", "off"] = "auto",
+    erase: Literal["linear", "attention"] = "linear",
     square: Literal["square", "relu2"] = "square",
     norm: Literal["rms", "layer"] = "rms",
     weights: Literal["shared", "unrolled"] = "shared",
@@ -59,7 +60,7 @@ def compile(
     >>> model.program.name
     'lloyd'
     """
-    styles = Styles(scores, centre, square, norm, weights)
+    styles = Styles(scores, centre, erase, square, norm, weights)
     bound = bind(checked_spec(spec), dims or {}, params or {})
     written = bound.checked.spec
     depth = layers if layers is not None else written.repeat or 1

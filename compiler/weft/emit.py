@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from weft.errors import InputError
 from weft.lower import NormalForm
 from weft.matrices import Array, Columned, float_parts, into
 from weft.normal import (
@@ -109,6 +110,7 @@ class Emitter:
         self.normal = normal
         self.source: Source = normal.algorithm.checked.spec.source
         self.tensors: dict[str, Array] = {}
+        self.distinct: dict[str, None] = {}  # open streams that are erased by self-attention
         self.used: dict[str, dict[str, None]] = {stream: {} for stream in normal.algorithm.checked.sets}
         self.sections = {
             "start": [list(blocks(s)) for s in normal.prelude],
@@ -125,6 +127,8 @@ class Emitter:
         """Notes every slot that is read or written; derived slots that nobody reads are left out."""
         for name, f in self.normal.algorithm.checked.fields.items():
             self.used[f.home][name] = None
+        if self.normal.styles.erase == "attention":
+            self.used = {stream: {**slots, **self._names(stream)} for stream, slots in self.used.items()}
         for section in self.sections.values():
             for step in section:
                 for block in step:
@@ -139,6 +143,10 @@ class Emitter:
                 self.used[d.stream].update(dict.fromkeys(d.sources))
                 wanted[key] = d
         self.kept = dict(reversed(list(wanted.items())))
+
+    def _names(self, stream: str) -> dict[str, None]:
+        """Tokens of a fixed set find themselves by their one-hot names."""
+        return {} if self.normal.algorithm.checked.is_open(stream) else {NAME: None}
 
     def _note(self, block: Block | Derived) -> None:
         if isinstance(block, Derived):
@@ -279,17 +287,59 @@ class Emitter:
         short = name.rsplit(".", 1)[-1]
         return ir.Head(short, h.query, h.keys, score, weighting, value, masks, self_key, h.writes, self.origin(h.span))
 
+    def _eraser(self, stream: str, slots: tuple[str, ...], name: str) -> ir.Head:
+        """Self-attention that subtracts what the slots held: every token finds itself, if no other looks the same."""
+        columns, one = self.columns[stream], Fraction(1)
+        if NAME in columns.columns:
+            rows = columns.rows([({NAME: one}, columns.columns[NAME][1])])
+            part = ir.Part("dot", self.put(f"{name}.q", rows), self.put(f"{name}.k", rows.copy()))
+        else:
+            rows = columns.rows([({slot: one}, columns.columns[slot][1]) for slot in self._looks(stream)])
+            q, k = self.put(f"{name}.q", rows), self.put(f"{name}.k", rows.copy())
+            part = ir.Part("l2", q, k, self.put(f"{name}.c", np.array(-1.0)))
+            self.distinct[stream] = None
+        value = self.put(f"{name}.v", columns.carry(slots) - np.eye(columns.width))
+        weighting = ir.Weighting("argmax", "split")
+        short = name.rsplit(".", 2)[-2]
+        return ir.Head(f"{short}.{stream}", stream, stream, ir.Score((part,)), weighting, value, writes=slots)
+
+    def _looks(self, stream: str) -> list[str]:
+        """The inputs by which the tokens of an open set are told apart."""
+        fields = self.normal.algorithm.checked.fields.values()
+        found = [f.name for f in fields if f.home == stream and f.role == "input" and not f.is_pair]
+        if not found:
+            raise InputError(
+                f"erase=attention needs tokens that differ, but {stream} has no input of its own; use erase=linear"
+            )
+        return found
+
+    @property
+    def conditions(self) -> tuple[ir.Condition, ...]:
+        """What has to hold for the program to equal its spec; complete once all sub-layers are written."""
+        return tuple(
+            ir.Condition(
+                "distinct",
+                stream,
+                tuple(self._looks(stream)),
+                f"the tokens of {stream} are pairwise distinct in {', '.join(self._looks(stream))} (erase=attention)",
+            )
+            for stream in self.distinct
+        )
+
     def sublayer(self, block: Block | Derived, name: str) -> ir.Sublayer:
         if isinstance(block, Derived):
             return self._ffn(block, name)
         streams = [s for s in self.columns if s in block.sets or any(h.query == s for h in block.heads)]
         carry = {}
-        for stream in streams:
-            columns, sets = self.columns[stream], block.sets.get(stream, {})
-            matrix = columns.carry(sets) + into(columns, columns, sets)
-            carry[stream] = self.put(f"{name}.carry.{stream}", matrix)
         named: dict[str, int] = {}
         heads = []
+        for stream in streams:
+            columns, sets = self.columns[stream], block.sets.get(stream, {})
+            kept = columns.carry(sets)
+            if self.normal.styles.erase == "attention" and sets:
+                heads.append(self._eraser(stream, tuple(sets), f"{name}.erase.{stream}"))
+                kept = np.eye(columns.width)
+            carry[stream] = self.put(f"{name}.carry.{stream}", kept + into(columns, columns, sets))
         for h in block.heads:
             base = "+".join(h.writes).replace(" ", "_")
             named[base] = named.get(base, 0) + 1

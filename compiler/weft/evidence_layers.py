@@ -28,7 +28,8 @@ from weft.evidence_inputs import Case
 from weft.evidence_models import Arrays, Crashed, Seen, Watched
 from weft.interpreter import Interpreter
 from weft.meaning_world import World
-from weft.syntax import Equation, Step
+from weft.source import NOWHERE
+from weft.syntax import Equation, Ref, Step
 from weft.types import Checked
 from weft_runtime import Model, WeftRuntimeError
 
@@ -88,6 +89,9 @@ class Place:
     settled: frozenset[str]
 
 
+OBJECTIVE = Ref(NOWHERE, "objective", ())
+
+
 class Judge:
     """One model, held against the spec it claims to compute."""
 
@@ -105,6 +109,14 @@ class Judge:
         computed = tuple(Equation(o.span, o.target, o.body) for o in spec.outputs if o.target.name not in shown)
         self.starts, self.outputs = self._prepared(starts), self._prepared(computed)
         self.steps = [self._prepared(step.equations) for step in spec.steps]
+        last = {e.target.name: e for step in spec.steps for e in step.equations}
+        fields = {name: checked.output_field(name) for name in sorted(shown)}
+        again = tuple(
+            replace(last[f], target=replace(last[f].target, name=name)) for name, f in fields.items() if f in last
+        )
+        self.finals = self._prepared(again + computed)
+        goal = () if spec.objective is None else (Equation(spec.objective.span, OBJECTIVE, spec.objective),)
+        self.objective = self._prepared(goal)
         self.singles = [Interpreter(_only(checked, step), dims, params) for step in spec.steps]
 
     def _prepared(self, equations: tuple[Equation, ...]) -> tuple[tuple[Equation, ...], frozenset[str]]:
@@ -114,8 +126,11 @@ class Judge:
 
     # ---- one case ----------------------------------------------------------------------------------------------------
 
-    def judge(self, case: Case) -> Outcome:
-        """Runs a case on both sides and compares everything that is stored on the way."""
+    def judge(self, case: Case, answers: bool = False) -> Outcome:
+        """Runs a case on both sides and compares everything that is stored on the way.
+
+        With `answers` also what is asked for after a run: the objective, and outputs made anew on the final fields.
+        """
         outcome = Outcome()
         if len(self.watched.ends) != len(self.steps):
             has, wants = (f"{len(found)} steps" for found in (self.watched.ends, self.steps))
@@ -134,7 +149,7 @@ class Judge:
             if start is None:
                 outcome.divergence = _one_sided("start", "a value", f"an error: {refusal}")
             else:
-                self._compare(outcome, case, start, seen)
+                self._compare(outcome, case, start, seen, answers)
         return outcome
 
     def _start(self, case: Case) -> tuple[Arrays | None, str]:
@@ -143,7 +158,7 @@ class Judge:
         except WeftError as error:
             return None, str(error)
 
-    def _compare(self, outcome: Outcome, case: Case, start: Arrays, seen: Seen) -> None:
+    def _compare(self, outcome: Outcome, case: Case, start: Arrays, seen: Seen, answers: bool) -> None:
         """Start, every step, outputs; ends at the first divergence."""
         written = {e.target.name for e in self.starts[0]}
         given = {name: seen.start[name] for name in start if name not in written and name in seen.start}
@@ -163,6 +178,8 @@ class Judge:
             self._stopped(outcome, case, len(seen.layers), before, seen.stopped)
         else:
             self._outputs(outcome, seen, centres)
+            if answers and outcome.divergence is None:
+                self._answers(outcome, case, seen, centres)
 
     def _world(self, fields: Arrays, noise: Arrays | None = None) -> World:
         return self.whole.surroundings.world({n: v.astype(np.float64) for n, v in fields.items()}, noise)
@@ -216,6 +233,33 @@ class Judge:
             return
         place = Place("outputs", _with(self._world(seen.end), centres), *self.outputs)
         self._hold(outcome, place, seen.outputs, want)
+
+    def _answers(self, outcome: Outcome, case: Case, seen: Seen, centres: Arrays) -> None:
+        """The objective, and outputs that are made once more from the final fields."""
+        depth = len(seen.layers)
+        world = _with(self._world(seen.end), centres)
+        drawn = self.watched.noise(case, world.sizes, max(1, depth))
+        world = replace(world, noise={key: values[-1] for key, values in drawn.items()})
+        asked: list[tuple[str, Any, Any, Any]] = []
+        if depth:
+            want = lambda: self.whole.final(seen.end, layer=depth - 1, noise=drawn)  # noqa: E731
+            asked.append(("final outputs", self.finals, self.watched.final, want))
+        if self.checked.spec.objective is not None:
+            wanted = lambda: {"objective": np.asarray(self.whole.objective(seen.end))}  # noqa: E731
+            asked.append(("objective", self.objective, self.watched.objective, wanted))
+        for name, prepared, ask, answer in asked:
+            got, refusal = self.watched.attempt(ask, case)
+            try:
+                expected = answer()
+            except WeftError as error:
+                if got is not None:
+                    outcome.divergence = _one_sided(name, "a value", f"an error: {error}")
+                    return
+                continue
+            if got is None:
+                outcome.divergence = _one_sided(name, f"an error: {refusal}", "a value")
+                return
+            self._hold(outcome, Place(name, world, *prepared), got, expected)
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ class Watched:
         stopped = ""
         for depth in range(case.layers, -1, -1):
             try:
-                trace = self.model.trace(dict(case.inputs), layers=depth, seed=case.seed, noise=columns(case.noise))
+                trace = self.model.trace(dict(case.inputs), **{**_settings(case), "layers": depth})
             except WeftRuntimeError as error:
                 if depth == 0:
                     raise
@@ -63,9 +63,25 @@ class Watched:
             except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
                 raise Crashed(f"{type(error).__name__}: {error}") from error
             layers = tuple(tuple(self._after_steps(trace, layer)) for layer in range(depth))
-            outputs = {name: plain(value) for name, value in trace.outputs.items()}
-            return Seen(self._stored(trace.fields[0]), layers, outputs, stopped)
+            return Seen(self._stored(trace.fields[0]), layers, _arrays(trace.outputs), stopped)
         raise AssertionError("a trace of no layers either runs or raises")
+
+    def final(self, case: Case) -> dict[str, Array]:
+        """The outputs, made anew on the final fields where they are out of date."""
+        return _arrays(self.model.final(dict(case.inputs), **_settings(case)))
+
+    def objective(self, case: Case) -> dict[str, Array]:
+        """The objective of the final fields."""
+        return {"objective": plain(self.model.objective(dict(case.inputs), **_settings(case)))}
+
+    def attempt(self, ask: Callable[[Case], dict[str, Array]], case: Case) -> tuple[dict[str, Array] | None, str]:
+        """What a question gives, or why it gives nothing."""
+        try:
+            return ask(case), ""
+        except WeftRuntimeError as error:
+            return None, str(error)
+        except Exception as error:
+            return None, f"crashed with {type(error).__name__}: {error}"
 
     def _stored(self, fields: Mapping[str, Any]) -> dict[str, Array]:
         """The fields that last from layer to layer; random ones are fresh in each."""
@@ -106,6 +122,14 @@ def _ends(program: Program) -> Iterator[int]:
         block += len(step.sublayers)
         if step.writes:
             yield block
+
+
+def _settings(case: Case) -> dict[str, Any]:
+    return {"layers": case.layers, "seed": case.seed, "noise": columns(case.noise)}
+
+
+def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    return {name: plain(value) for name, value in outputs.items()}
 
 
 def columns(noise: Arrays) -> dict[str, Array] | None:

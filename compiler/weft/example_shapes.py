@@ -30,16 +30,11 @@ class Sizes:
 
 
 def shaped(
-    value: ast.Value, name: str, span: Span, kind: FieldType, sizes: Sizes, problems: Problems, free: bool = False
+    value: ast.Value, name: str, span: Span, kind: FieldType, sizes: Sizes, problems: Problems
 ) -> ast.Value | None:
-    """A value in the shape of a field; None after reporting that it has another.
-
-    With `free` the width is not known (an output expression): one number per token or one row, as it is written.
-    """
+    """A value in the shape of a field; None after reporting that it has another."""
     rows = value if isinstance(value, tuple) else (value,)
     flat = kind.width is None and not kind.is_pair
-    if free and flat:
-        flat = not any(isinstance(row, tuple) for row in rows)
     first = rows[0] if rows else None
     if flat and len(rows) == 1 and isinstance(first, tuple) and not any(isinstance(item, tuple) for item in first):
         rows = first  # u = [1, 2, 3] for one number per token

@@ -27,7 +27,7 @@ from weft.meaning_rationals import Exact
 from weft.meaning_surroundings import Noise, Surroundings
 from weft.meaning_tables import Floats, turned
 from weft.meaning_world import EvaluationError, World, footprint, is_vector, names_read
-from weft.syntax import Equation, Ref
+from weft.syntax import Equation, Expr, Ref
 from weft.types import Checked
 
 __all__ = ["Advance", "Decisions", "EvaluationError", "Interpreter", "Run"]
@@ -153,8 +153,7 @@ class Interpreter:
                     raise InputError(f"{shown} has no value before the first layer; run at least one")
                 result[output.target.name] = current[shown]
             else:
-                equation = Equation(output.span, output.target, output.body)
-                result |= self._step(world, [equation], Tally())
+                result[output.target.name] = self._read(world, output.target, output.body)
         return result
 
     def final(self, fields: Mapping[str, Any], *, layer: int = 0, seed: int = 0, noise: Noise = None) -> Fields:
@@ -181,8 +180,7 @@ class Interpreter:
         if body is None:
             raise InputError(f"{self.checked.spec.name} states no objective")
         world = self.surroundings.world({name: array(name, values) for name, values in fields.items()})
-        target = Ref(body.span, "objective", ())
-        return float(self._step(world, [Equation(body.span, target, body)], Tally())["objective"])
+        return float(self._read(world, Ref(body.span, "objective", ()), body))
 
     def _outdated(self, name: str | None) -> Equation | None:
         """The equation of a field if it reads a field that a later step of the layer writes."""
@@ -199,29 +197,33 @@ class Interpreter:
     def _step(self, world: World, equations: Sequence[Equation], tally: Tally) -> Fields:
         """The new values of all targets, every one computed from the old fields."""
         evaluator = Evaluator(world, Exact(world), tally)
-        return {e.target.name: self._assigned(evaluator, e) for e in equations}
+        result = {}
+        for equation in equations:
+            width = self.checked.fields[equation.target.name].width
+            size = world.dims[width] if isinstance(width, str) else width or 1
+            values = self._values(evaluator, equation.target, equation.body, size)
+            result[equation.target.name] = values[..., 0] if width is None else values
+        return result
 
-    def _assigned(self, evaluator: Evaluator, equation: Equation) -> Floats:
-        """The array of one equation's target."""
-        world, axes = evaluator.world, equation.target.indices
-        declared = world.checked.fields.get(equation.target.name)
-        wide = declared.width is not None if declared else is_vector(world.checked, equation.body)
+    def _read(self, world: World, target: Ref, body: Expr) -> Floats:
+        """The value of an output or objective, which is not stored."""
+        values = self._values(Evaluator(world, Exact(world), Tally()), target, body, 1)
+        return values if is_vector(self.checked, body) else values[..., 0]
+
+    def _values(self, evaluator: Evaluator, target: Ref, body: Expr, width: int) -> Floats:
+        """`body` at all tokens of `target`, (*tokens, width), numbers spread over the width; all must have a value."""
+        world, axes = evaluator.world, target.indices
         size = world.size(axes[0]) if axes else 1
-        rows = max(1, BLOCK * size // max(1, footprint(world, equation.body))) if axes else 1
+        rows = max(1, BLOCK * size // footprint(world, body)) if axes else 1
         parts = []
         for first in range(0, size, rows):
             tokens = np.arange(first, min(first + rows, size))
             block = evaluator if rows >= size else evaluator.over({axes[0]: tokens})
-            table = turned(block.table(equation.body), axes)
+            table = turned(block.table(body), axes)
             if not (table.defined & table.finite).all():
                 bad = np.argwhere(~(table.defined & table.finite)[..., 0])[0].tolist()
                 at = {axis: int(block.tokens(axis)[place]) for axis, place in zip(axes, bad, strict=True)}
-                raise no_value(evaluator, equation.target, equation.body, at)
-            width = table.data.shape[-1]
-            if declared is not None and wide:
-                assert declared.width is not None
-                width = declared.width if isinstance(declared.width, int) else world.dims[declared.width]
+                raise no_value(evaluator, target, body, at)
             shape = tuple(len(block.tokens(axis)) for axis in axes)
-            parts.append(np.broadcast_to(table.data, (*shape, width)))
-        data = np.concatenate(parts) if axes else parts[0]
-        return np.array(data if wide else data[..., 0]) + 0.0  # + 0.0: a stored zero has no sign
+            parts.append(np.broadcast_to(table.data, (*shape, max(width, table.data.shape[-1]))))
+        return (np.concatenate(parts) if axes else parts[0]) + 0.0  # + 0.0: a stored zero has no sign

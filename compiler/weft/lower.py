@@ -11,7 +11,7 @@ from weft.algebra import Exp, Name, Poly, Vector, Weight
 from weft.errors import Diagnostic, SpecError
 from weft.expressions import Expressions, companion
 from weft.graph import Algorithm
-from weft.normal import ONE, Derived, Form, KeySum, NormalStep, Pattern, Rule
+from weft.normal import NAME, ONE, Derived, Form, KeySum, NormalStep, Pattern, Rule
 from weft.slots import Refused
 from weft.source import Span
 from weft.styles import Styles
@@ -79,6 +79,9 @@ class Lowering(Expressions):
             else:
                 width = 1 if field.width is None else self.dimension(field.width)
             self.widths[field.home][field.name] = width
+        if styles.erase == "attention":  # tokens of fixed sets find themselves by name
+            for name in checked.sets:
+                self.constant(name, NAME, self.size(name) or 0)
         self.logged = frozenset(name for name in _read_as_weights(checked) if _always_softmax(checked, name))
         for name in sorted(self.logged):
             self.widths[checked.fields[name].home][companion(name)] = self.widths[checked.fields[name].home][name]

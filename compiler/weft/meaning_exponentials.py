@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft import meaning_tables as tables
-from weft.meaning_sums import both, extreme, nonzero, summed
+from weft.meaning_sums import both, extreme, nonzero, only, summed
 from weft.meaning_tables import Table, constant
 from weft.syntax import Binary, Call, Expr, Reduce, Ref, Weigh
 
@@ -80,7 +80,7 @@ def ratio_weights(evaluator: Evaluator, node: Expr, index: str, size: int, count
         return plain
     if plain is not None:
         counted = both(counted, nonzero(plain))
-    weights = shifted_exp(log, largest(log, index, size, counted))
+    weights = only(shifted_exp(log, largest(log, index, size, counted)), counted)
     return tables.multiplied(plain, weights) if plain else weights
 
 

@@ -29,28 +29,29 @@ def initial_rows(kind: str, name: str, source: str, rows: Floats, count: int, se
         return rows[np.sort(places)[:count]]
     numbers, _ = uniforms(seed, f"init:{name}", 0, np.arange(count), 0)
     remaining = weights.astype(np.float64)
+    # a power of two changes no choice, and keeps squares in the range of float64
+    scaled = np.ldexp(distinct, -np.frexp(np.abs(distinct).max())[1])
     nearest = np.full(len(distinct), np.inf)
     picks: list[int] = []
     for number in numbers.tolist():
         chances = remaining * nearest if kind == "spread" and picks else remaining
         cumulative = np.cumsum(chances)
-        if not 0 < cumulative[-1] < np.inf:
+        if cumulative[-1] == 0:
             raise InputError(
-                f"{name} cannot start with `init spread({source})`: squared distances between its rows leave the range "
-                f"of float64; scale {source}, or give {name} itself"
+                f"{name} cannot start with `init spread({source})`: the rows left differ by less than float64 can "
+                f"square beside the largest; scale {source}, or give {name} itself"
             )
         # the smallest place whose cumulative chance exceeds the target; the last possible one if rounding leaves none
         place = int(np.searchsorted(cumulative, number * cumulative[-1], side="right"))
         picks.append(min(place, int(np.flatnonzero(chances)[-1])))
         remaining[picks[-1]] = 0.0
-        nearest = np.minimum(nearest, _squared_distances(distinct, distinct[picks[-1]]))
+        nearest = np.minimum(nearest, _squared_distances(scaled, scaled[picks[-1]]))
     return distinct[picks]
 
 
 def _squared_distances(rows: Floats, point: Floats) -> Floats:
     """Squared differences, added from the first coordinate to the last."""
     total = np.zeros(len(rows))
-    with np.errstate(over="ignore"):
-        for coordinate in range(rows.shape[1]):
-            total = total + (rows[:, coordinate] - point[coordinate]) ** 2
+    for coordinate in range(rows.shape[1]):
+        total = total + (rows[:, coordinate] - point[coordinate]) ** 2
     return total

@@ -118,3 +118,13 @@ def both(a: Table | None, b: Table) -> Table:
     fails = (a.defined & (a.data == 0)) | (b.defined & (b.data == 0))
     holds = (a.data != 0) & (b.data != 0)
     return indicator(a.axes, holds[..., 0], ((a.defined & b.defined) | fails)[..., 0])
+
+
+def only(table: Table, counted: Table | None) -> Table:
+    """The table with exact zeros where nothing counts, whatever stood there."""
+    if counted is None:
+        return table
+    table, counted = aligned(table, counted)
+    keep = np.broadcast_to(counted.data != 0, np.broadcast_shapes(table.data.shape, counted.data.shape))
+    data, error = np.where(keep, table.data, 0.0), np.where(keep, table.error, 0.0)
+    return Table(table.axes, data, error, table.defined | ~keep)

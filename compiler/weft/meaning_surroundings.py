@@ -44,6 +44,8 @@ class Surroundings:
         known_names("field", fields, checked.fields, checked.spec.name)
         for name, values in fields.items():
             shapes.learn(name, values)
+            if not np.isfinite(values).all():
+                raise InputError(f"the stored field {name} holds a number that is not finite")
         missing = [f.target.name for f in checked.spec.inputs if f.target.name not in fields]
         if missing:
             raise InputError(f"the fields of {checked.spec.name} lack {', '.join(missing)}")

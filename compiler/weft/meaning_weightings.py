@@ -22,9 +22,10 @@ from weft import meaning_tables as tables
 from weft.meaning_decisions import Contest, keep_budget, keep_through, keep_within
 from weft.meaning_exponentials import largest, ratio_weights, shifted_exp
 from weft.meaning_rationals import Irrational
-from weft.meaning_sums import candidates, indicator, summed
+from weft.meaning_sums import candidates, indicator, only, summed
 from weft.meaning_tables import ROUND, Bools, Table, union
-from weft.syntax import Binary, Call, Condition, Expr, Neg, Norm, Num, Percent, Ref, Square, Weigh, walk
+from weft.meaning_world import free
+from weft.syntax import Binary, Call, Condition, Expr, Neg, Norm, Percent, Square, Weigh, walk
 
 if TYPE_CHECKING:
     from weft.meaning_expressions import Evaluator
@@ -69,17 +70,7 @@ def _weighed(evaluator: Evaluator, node: Weigh, also: Sequence[Condition]) -> We
             return _sparsemax(tables.added(scores, tables.negated(shift)), index, size, counted)
         numerator = shifted_exp(scores, shift)
     denominator = summed(numerator, index, size, counted)
-    return Weights(_eligible(numerator, counted), denominator)
-
-
-def _eligible(numerator: Table, counted: Table | None) -> Table:
-    """Numerators that are exactly zero where a key is not eligible, whatever its score is there."""
-    if counted is None:
-        return numerator
-    numerator, counted = tables.aligned(numerator, counted)
-    keep = np.broadcast_to(counted.data != 0, np.broadcast_shapes(numerator.data.shape, counted.data.shape))
-    data, error = np.where(keep, numerator.data, 0.0), np.where(keep, numerator.error, 0.0)
-    return Table(numerator.axes, data, error, numerator.defined | ~keep)
+    return Weights(only(numerator, counted), denominator)
 
 
 def _sparsemax(shifted: Table, index: str, size: int, counted: Table | None) -> Weights:
@@ -246,17 +237,20 @@ def _argument_of_monotone(evaluator: Evaluator, node: Expr) -> Expr:
         case Neg(body=body):
             inside = _argument_of_monotone(evaluator, body)
             return node if inside is body else Neg(node.span, inside)
-        case Binary(op="*" | "/", left=left, right=Num() | Ref(indices=()) as factor):
-            return _scaled(evaluator, node, factor, left)
-        case Binary(op="*", left=Num() | Ref(indices=()) as factor, right=right):
-            return _scaled(evaluator, node, factor, right)
+        case Binary(op="*" | "/", left=left, right=right) if not free(right):
+            return _scaled(evaluator, node, right, left)
+        case Binary(op="*", left=left, right=right) if not free(left):
+            return _scaled(evaluator, node, left, right)
     return node
 
 
-def _scaled(evaluator: Evaluator, node: Expr, factor: Num | Ref, body: Expr) -> Expr:
-    """The order of `factor * body` is that of what `body` grows with, if the factor is a constant."""
+def _scaled(evaluator: Evaluator, node: Expr, factor: Expr, body: Expr) -> Expr:
+    """What ranks as `factor * body` does, for a constant factor: what `body` grows with, or its negative."""
     inside = _argument_of_monotone(evaluator, body)
-    if inside is body or (isinstance(factor, Ref) and factor.name in evaluator.world.checked.lets):
+    if inside is body:
         return node
-    value = evaluator.table(factor).data[0]
+    try:
+        value = evaluator.exact.number(factor, {})
+    except Irrational:
+        return node
     return inside if value > 0 else Neg(node.span, inside) if value < 0 else node

@@ -22,6 +22,7 @@ from weft.words import did_you_mean
 STYLE_HELP = {
     "scores": "distance attention, or dot products on lifted embeddings",
     "centre": "whether distances are shifted by the mean of the data before they are expanded into dot products",
+    "erase": "whether slots are cleared linearly or by self-attention, as the papers print it (needs distinct tokens)",
     "square": "whether feed-forwards square by a product or by squared ReLU",
     "norm": "whether unit(v) is an RMSNorm or a LayerNorm",
     "weights": "one set for every layer, or each layer its own (which fixes the number of layers)",

@@ -6,8 +6,8 @@ from bisect import bisect_right, insort
 from os import PathLike
 from pathlib import Path
 
-from weft import tables
 from weft.errors import InputError
+from weft.grammar import load
 from weft.parser import Tables, Unexpected, allowed, run
 from weft.problems import Problems
 from weft.regions import brackets, region_of, regions
@@ -60,7 +60,7 @@ def parse(source: Source | str) -> Spec:
     if len(source.text) > LARGEST:
         problems.add("P114", Span(0, 1), f"this text is too long for a spec: more than {LARGEST} characters")
         problems.stop()
-    grammar = tables.load()
+    grammar = load()
     tokens = tokenize(source.text, grammar.terminals, problems)
     if not tokens and not problems.found:
         only = "holds only comments" if source.text.strip() else "is empty"

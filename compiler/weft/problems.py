@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from weft.errors import Diagnostic, SpecError
 from weft.source import Source, Span
 
-
 MOST_REPORTED = 100  # more says nothing new, and takes long to find suggestions for
 
 

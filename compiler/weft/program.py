@@ -68,6 +68,7 @@ class _Builder:
             outputs=tuple(self._output(o, shift) for o in checked.spec.outputs),
             layers=layers,
             objective=objective,
+            conditions=emitter.conditions,
             options=self.normal.styles.recorded,
         )
         return Transformer(program, MappingProxyType(emitter.tensors))
@@ -80,7 +81,9 @@ class _Builder:
         """The steps of a section, each followed by the derived slots it has to refresh; `ready` grows."""
         out = []
         for n, (step, blocks) in enumerate(zip(steps, self.emitter.sections[title], strict=True)):
-            sublayers: list[ir.Sublayer] = [self.emitter.sublayer(b, f"{prefix or title}.{n}.{m}") for m, b in enumerate(blocks)]
+            sublayers: list[ir.Sublayer] = [
+                self.emitter.sublayer(b, f"{prefix or title}.{n}.{m}") for m, b in enumerate(blocks)
+            ]
             written = set(step.writes) | (self.normal.shifts if title == "start" and n == 0 else frozenset())
             ready |= written
             if title != "outputs":

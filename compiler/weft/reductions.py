@@ -42,6 +42,11 @@ def mask_indices(masks: Iterable[MaskRule]) -> frozenset[str]:
     return frozenset().union(*(m.indices for m in masks))
 
 
+def _beside(scalars: Scalars, distance: Distance, power: int) -> bool:
+    """Whether a distance stands beside another function of two tokens (or itself)."""
+    return power != 1 or any(len(indices(a)) > 1 for a, _ in scalars if a != distance)
+
+
 class Reductions(Heads):
     """Sums over the tokens of one index."""
 
@@ -70,16 +75,12 @@ class Reductions(Heads):
         return out
 
     def _separate(self, body: Poly, q: str, k: str) -> Poly:
-        """Tabulates what a single head cannot hold: distances beside a weight, second weightings."""
+        """Stores what a single head cannot hold: distances beside another pair part, second weightings."""
+        far = {a for scalars, _ in body.terms for a, n in scalars if isinstance(a, Distance) and _beside(scalars, a, n)}
         if self.tokens(q) or self.tokens(k):  # tabulated distances never cancel; expanded ones do
-            far = {
-                a
-                for scalars, v in body.terms
-                for a, _ in scalars
-                if isinstance(a, Distance) and (v or len(scalars) > 1)
-            }
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in far else None)
-        body = body.replace(self._multiplied_out)
+        else:
+            body = body.replace(lambda a: self._multiplied_out(a) if a in far else None)
         crowded = {
             a
             for scalars, _ in body.terms
@@ -96,10 +97,9 @@ class Reductions(Heads):
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in crowded and a != keep else None)
         return self.finalise(self.merge_rows(body), k)
 
-    def _multiplied_out(self, a: Atom) -> Poly | None:
+    def _multiplied_out(self, a: Atom) -> Poly:
         """A distance beside a weight, both sets open: no head holds the product, so it is multiplied out."""
-        if not isinstance(a, Distance):
-            return None
+        assert isinstance(a, Distance)
         return self.expanded(self.finalise(thaw(a.left)), self.finalise(thaw(a.right)), a.i, a.j)
 
     def _one(
@@ -118,6 +118,7 @@ class Reductions(Heads):
         of_key: list[tuple[Atom, int]] = []
         pairs: list[Dot] = []
         columns: list[Dot] = []
+        distance: Distance | None = None
         exponent = Poly()
         for atom, power in scalars:
             on = indices(atom)
@@ -133,6 +134,8 @@ class Reductions(Heads):
                 rule = atom.rule
             elif isinstance(atom, Exp):
                 exponent = exponent + thaw(atom.body).scale(power)
+            elif isinstance(atom, Distance):
+                distance = atom
             elif named and on == {k, named} and isinstance(atom, Dot):
                 columns += [atom] * power
             elif named and on == {q, named}:
@@ -155,7 +158,10 @@ class Reductions(Heads):
             left, right = columns[0].left, columns[0].right
             column, row = (left, right) if indices(left) == {named} else (right, left)
             free = (row,)
-        rule, pulled = self._rule(rule, exponent, pairs, bool(free), masks)
+        if distance is not None:
+            rule, pulled = Rule("sum", Poly.atom(distance).frozen, masks), list[Dot]()
+        else:
+            rule, pulled = self._rule(rule, exponent, pairs, bool(free), masks)
         self.spans.setdefault(rule, self.span)
         query_vectors = [d.left if indices(d.left) == {q} else d.right for d in pulled]
         key_vectors = [d.right if indices(d.left) == {q} else d.left for d in pulled]

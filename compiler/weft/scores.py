@@ -71,18 +71,19 @@ class Scores(Slots):
 
     def expanded(self, left: Poly, right: Poly, i: str, j: str) -> Poly:
         """|left - right|^2 multiplied out, both sides shifted by the mean of the data where the style says so."""
-        left, right = self._centred(left, i), self._centred(right, j)
+        factor = next(iter(left.terms.values()))
+        left, right = self._centred(left, i, factor), self._centred(right, j, factor)
         return left.dot(left) - left.dot(right).scale(2) + right.dot(right)
 
-    def _centred(self, p: Poly, i: str) -> Poly:
-        """A side of a distance, shifted: the distance is the same, its terms are smaller."""
+    def _centred(self, p: Poly, i: str, factor: Fraction) -> Poly:
+        """A side of a distance, shifted by a multiple of the mean: the distance is the same, its terms are smaller."""
         source = self._shift_source(p.width) if self.styles.centre != "off" else None
         if source is None:
             return p
         stream, slot = self.stream(i), shift_slot(source)
         self.shifted[stream, slot] = source
         self.widths[stream][slot] = p.width
-        form = {**self.form(p, i), slot: Fraction(-1)}
+        form = {**self.form(p, i), slot: -factor}
         return Poly.atom(Vector(self.function(stream, "copy", form), i, p.width))
 
     def _shift_source(self, width: int) -> str | None:

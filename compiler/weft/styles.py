@@ -4,6 +4,9 @@ scores   l2       distance attention, |Q z - K z'|^2 in difference form
          dot      dot products on lifted embeddings; squared norms are kept in slots by feed-forwards
 centre   auto     on wherever distances are expanded into dot products
          on, off  whether both sides of a distance are shifted by the mean of the data before expanding it
+erase    linear   a slot that is set anew is cleared by the carry matrix
+         attention by a self-attention head that subtracts what it held, as the papers print it; the tokens of an open
+                  set must be pairwise distinct then (checked when it runs)
 square   square   feed-forwards that square do so by a product
          relu2    by squared ReLU: t^2 = relu(t)^2 + relu(-t)^2
 norm     rms      unit(v) as RMSNorm on the slot range, gain 1/sqrt(d), eps 0
@@ -22,6 +25,7 @@ from weft.errors import InputError
 CHOICES: dict[str, tuple[str, ...]] = {
     "scores": ("l2", "dot"),
     "centre": ("auto", "on", "off"),
+    "erase": ("linear", "attention"),
     "square": ("square", "relu2"),
     "norm": ("rms", "layer"),
     "weights": ("shared", "unrolled"),
@@ -34,6 +38,7 @@ class Styles:
 
     scores: Literal["l2", "dot"] = "l2"
     centre: Literal["auto", "on", "off"] = "auto"
+    erase: Literal["linear", "attention"] = "linear"
     square: Literal["square", "relu2"] = "square"
     norm: Literal["rms", "layer"] = "rms"
     weights: Literal["shared", "unrolled"] = "shared"

@@ -1,62 +1,27 @@
-"""grammar.lark -> grammar.json: the parse tables, made by lark ahead of time.
+"""grammar.lark -> grammar.json: the parse tables, made by lark ahead of time. The only user of lark.
 
-Building them takes half a second, reading them a few milliseconds. `python -m weft.tables` writes the file anew; a file
-that was made from another grammar is not used.
+`python -m weft.tables` writes the file anew; the same grammar always gives the same bytes.
 """
 
 from __future__ import annotations
 
 import json
-from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from weft.parser import Rule, Tables
+from lark import Lark
+from lark.grammar import Rule
+from lark.lexer import TerminalDef
+
+from weft.grammar import digest, grammar_text
 
 START = "start"
 
 
-def grammar_text() -> str:
-    """The grammar."""
-    return files("weft").joinpath("grammar.lark").read_text(encoding="utf-8")
-
-
-@cache
-def load() -> Tables:
-    """The tables, from the shipped file or, when the grammar has changed since, built on the spot."""
-    text = grammar_text()
-    shipped = files("weft").joinpath("grammar.json")
-    if shipped.is_file():
-        data = json.loads(shipped.read_text(encoding="utf-8"))
-        if data["grammar"] == digest(text):
-            return _tables(data)
-    return _tables(build(text))
-
-
-def digest(text: str) -> str:
-    """What says that tables belong to a grammar."""
-    return sha256(text.encode()).hexdigest()
-
-
-def _tables(data: dict[str, Any]) -> Tables:
-    rules = tuple(Rule(o, n, name, tuple(parts), inline, lone) for o, n, name, parts, inline, lone in data["rules"])
-    symbols = data["symbols"]
-    rows = [{symbols[at]: action for at, action in zip(row[::2], row[1::2], strict=True)} for row in data["rows"]]
-    return Tables(data["terminals"], rules, tuple(rows[row] for row in data["states"]), data["start"])
-
-
-# ---- building, with lark ---------------------------------------------------------------------------------------------
-
-
 def build(text: str) -> dict[str, Any]:
     """The tables of a grammar as plain data, from what lark serialises."""
-    from lark import Lark
-    from lark.grammar import Rule as LarkRule
-    from lark.lexer import TerminalDef
-
     lark = Lark(text, parser="lalr", lexer="basic", maybe_placeholders=True)
-    data, memo = lark.memo_serialize([TerminalDef, LarkRule])
+    data, memo = lark.memo_serialize([TerminalDef, Rule])
     parser = data["parser"]["parser"]
     numbered = [memo[reference["@"]] for reference in data["rules"]]
     position = {reference["@"]: at for at, reference in enumerate(data["rules"])}

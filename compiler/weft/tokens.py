@@ -56,6 +56,7 @@ INSTEAD = {
     "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi",
     "χ": "chi", "ψ": "psi", "ω": "omega", "ϵ": "eps", "ϕ": "phi",
     ";": "a new line", "{": "(", "}": ")", "!": "!=", "&": "and", "'": '"', "_": "a letter first", "\u00a0": "a space",
+    "@": "<a, b> for the inner product",
 }  # fmt: skip
 
 
@@ -119,10 +120,10 @@ def _strange(text: str, at: int, problems: Problems) -> int:
             "P111", Span(at, line_end), "this text has no closing quote", "", 'a text ends on its line: "like this"'
         )
         return line_end
-    run = _STRANGE.match(text, at)
+    instead = INSTEAD.get(character, "")
+    run = None if instead else _STRANGE.match(text, at)
     end = run.end() if run else at + 1
     control = not character.isprintable() and not character.isspace()
-    instead = INSTEAD.get(character, "")
     if control:
         problems.add(
             "P112",

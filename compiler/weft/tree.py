@@ -132,6 +132,6 @@ RULES: dict[str, Rule] = {
     "apply": lambda b, s, p: ast.Call(s, p[0].text, p[1]),
     "count": lambda b, s, p: ast.Count(s, p[0].text),
     "position": lambda b, s, p: ast.Position(s, p[0].text),
-    "bars": lambda b, s, p: ast.Norm(s, p[0]),
+    "bars": expressions.bars,
     "inner": lambda b, s, p: ast.Inner(s, *p),
 }

@@ -30,6 +30,12 @@ def pow(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
     return ast.Power(span, base, exponent)
 
 
+def bars(_: Builder, span: Span, parts: list[Any]) -> ast.Norm:
+    """`|v|`; `||v||`, as papers write it, is the absolute value of a length and so the same."""
+    body = parts[0]
+    return ast.Norm(span, body.body if isinstance(body, ast.Norm) else body)
+
+
 def clause(name: str) -> Rule:
     return lambda b, span, parts: Clause(name, span, parts[0])
 

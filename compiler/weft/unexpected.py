@@ -6,6 +6,7 @@ there. The order matters: special before general.
 
 from __future__ import annotations
 
+from weft import unexpected_habits as habits
 from weft import unexpected_sections as sections
 from weft import unexpected_values as values
 from weft import unexpected_words as words
@@ -67,6 +68,16 @@ RULES: tuple[Rule, ...] = (
     sections.empty_section,
     sections.misplaced_then,
     sections.example,
+    habits.foreign_word,
+    habits.foreign_function,
+    habits.two_arguments,
+    habits.underscore,
+    habits.index_list,
+    habits.round_brackets,
+    habits.clause_form,
+    habits.in_condition,
+    habits.arrow,
+    habits.transpose,
     values.clause,
     words.reserved,
     words.operator_word,
@@ -75,6 +86,7 @@ RULES: tuple[Rule, ...] = (
     values.stars,
     values.exponent,
     values.missing_index,
+    values.function_argument,
     values.nested_prefix,
     values.bars,
     values.angle,

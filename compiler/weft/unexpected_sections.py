@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from weft.tokens import END, SECTIONS
 from weft.trouble import Trouble
+from weft.unexpected_habits import foreign_word, underscore
 from weft.unexpected_values import operator
 from weft.unexpected_words import operator_word
 
@@ -97,7 +98,7 @@ def _equation(t: Trouble) -> bool:
     start = t.target()
     if start > t.region and not t.line_start(start):
         earlier = replace(t, at=start, token=t.tokens[start], expected=t.expected | {t.terminals["*"]})
-        if operator_word(earlier) or operator(earlier):
+        if any(rule(earlier) for rule in (foreign_word, underscore, operator_word, operator)):
             return True
     target = t.text(start)
     return t.say("P128", f"expected = after {target}", "", f"an equation reads {target} = value", span=t.behind())

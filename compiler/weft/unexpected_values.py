@@ -49,6 +49,15 @@ def missing_index(t: Trouble) -> bool:
     return t.say("P132", message, "expected [", how, span=before.span)
 
 
+def function_argument(t: Trouble) -> bool:
+    """`log 2`: a function before something other than a name, bars or parentheses."""
+    before = t.before()
+    if before is None or before.type != "FUNCTION" or not t.allows("("):
+        return False
+    message, how = f"put the argument of {before.text} in parentheses", f"as in {before.text}(2 * x[i])"
+    return t.say("P132", message, "expected (", how)
+
+
 def exponent(t: Trouble) -> bool:
     """`w^0.5`, `R^(2)`."""
     before, base = t.before(), t.before(2)

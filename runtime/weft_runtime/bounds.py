@@ -37,6 +37,8 @@ def function_radius(function: str, a: Tensor, radius: Tensor) -> Tensor:
     size = a.abs()
     if function in ("relu", "copy", "absolute"):
         return radius
+    if function == "relu2":
+        return widen(2 * size * radius + radius.square() + U * a.square() + TINY)
     if function == "reciprocal":
         spread = torch.where(size > radius, radius / (size * (size - radius)), torch.inf)
         return widen(spread + U / size + TINY)

@@ -97,10 +97,11 @@ class _Argmax:
     def _settle(self, row: int, leaders: list[int], near: list[int]) -> tuple[list[int], int]:
         split = self.weighting.ties == "split"
         try:
-            floor = max(self.oracle(row, key) for key in leaders) - self.weighting.epsilon
+            values = {key: self.oracle(row, key) for key in leaders}
+            floor = max(values.values()) - self.weighting.epsilon
             if split:
-                return [key for key in leaders if self.oracle(row, key) >= floor], EXACT
-            return [next(key for key in near if self.oracle(row, key) >= floor)], EXACT
+                return [key for key in leaders if values[key] >= floor], EXACT
+            return [next(k for k in near if (values[k] if k in values else self.oracle(row, k)) >= floor)], EXACT
         except NotRational:
             return leaders if split else near[:1], UNDECIDED
 

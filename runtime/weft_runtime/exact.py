@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
 from torch import Tensor
 
 from weft_runtime.ir import FFN, HARD, Head, Score, Stream, Sublayer
@@ -81,6 +82,8 @@ class Exact:
         self._features: dict[tuple[int, str, int, str], tuple[Fraction, ...]] = {}
         self._outputs: dict[tuple[int, str, int], dict[int, Fraction]] = {}
         self._rows: dict[tuple[str, int], list[float]] = {}
+        self._scores: dict[tuple[int, int, int], Fraction] = {}
+        self._firsts: dict[tuple[int, str], list[int]] = {}
 
     @property
     def level(self) -> int:
@@ -154,9 +157,9 @@ class Exact:
         return total
 
     def _hidden(self, ffn: FFN, level: int, token: int, hidden: int) -> Fraction:
-        if ffn.function == "unit":
+        if ffn.function in ("unit", "layer"):
             if any(self.features(level, ffn.stream, token, ffn.a)) or ffn.b is None:
-                raise NotRational("unit")
+                raise NotRational(ffn.function)
             return self.features(level, ffn.stream, token, ffn.b)[hidden]
         a = self._dot(self.weights.rows(ffn.a)[hidden], level, ffn.stream, token)
         if ffn.function == "product":
@@ -169,6 +172,8 @@ class Exact:
             return a if flag > HALF else self._dot(rows[hidden], level, ffn.stream, token)
         if ffn.function == "reciprocal" and a:
             return 1 / a
+        if ffn.function == "relu2":
+            return max(a, Fraction(0)) ** 2
         if ffn.function == "relu":
             return max(a, Fraction(0))
         if ffn.function == "absolute":
@@ -184,6 +189,51 @@ class Exact:
     # ------------------------------------------------------------------ heads
     def score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:
         """One score between two tokens."""
+        if level:
+            return self._score(score, level, head, query, key)
+        # Tokens that agree in what the score reads have equal scores; data on grids and collapsed states have many.
+        query, key = self._twins(score, head.query, "query")[query], self._twins(score, head.keys, "key")[key]
+        place = (id(score), query, key)
+        if place not in self._scores:
+            self._scores[place] = self._score(score, 0, head, query, key)
+        return self._scores[place]
+
+    def _twins(self, score: Score, stream: str, side: str) -> list[int]:
+        """For every token the first one that agrees with it in all that this side of a score reads."""
+        place = (id(score), side)
+        if place not in self._firsts:
+            columns: set[int] = set()
+            seen: set[str] = set()
+            for part in score.parts:
+                names = [part.q if side == "query" else part.k]
+                if part.scale is not None and part.scale[0] == side:
+                    names.append(part.scale[1])
+                for name in names:
+                    for row in self.weights.rows(name):
+                        self._trace(stream, row, columns, seen)
+            read = self.base[stream][:, sorted(columns)].cpu().numpy() + 0.0  # -0.0 is 0.0
+            if columns:
+                _, first, group = np.unique(read, axis=0, return_index=True, return_inverse=True)
+                self._firsts[place] = first[group.reshape(-1)].tolist()
+            else:
+                self._firsts[place] = [0] * len(read)
+        return self._firsts[place]
+
+    def _trace(self, stream: str, row: Row, columns: set[int], seen: set[str]) -> None:
+        """Adds the columns of data that a row depends on, through derived slots; `seen` are matrices traced before."""
+        for column, _ in row:
+            maker = self._makers.get((stream, column))
+            if maker is None:
+                columns.add(column)
+                continue
+            self._trace(stream, self.weights.rows(maker.carry)[column], columns, seen)
+            for name in (maker.a, maker.b):
+                if name is not None and name not in seen:
+                    seen.add(name)
+                    for inner in self.weights.rows(name):
+                        self._trace(stream, inner, columns, seen)
+
+    def _score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:
         total = Fraction(0)
         for part in score.parts:
             q = self.features(level, head.query, query, part.q)

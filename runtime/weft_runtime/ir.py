@@ -38,7 +38,21 @@ FORMAT = 1  # version of everything below; a reader refuses newer files
 
 Roles = Literal["field", "constant", "derived", "scratch"]
 WeightingKind = Literal["argmax", "softmax", "sparsemax", "normmax", "top", "normalize", "sum", "exp", "lse", "max"]
-Function = Literal["product", "reciprocal", "log", "exp", "sqrt", "relu", "tanh", "copy", "unit", "absolute", "select"]
+Function = Literal[
+    "product",
+    "reciprocal",
+    "log",
+    "exp",
+    "sqrt",
+    "relu",
+    "relu2",
+    "tanh",
+    "copy",
+    "unit",
+    "layer",
+    "absolute",
+    "select",
+]
 HARD = frozenset({"argmax", "top", "normmax"})  # weightings that decide
 SHIFT_FREE = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # unchanged by a constant per query
 
@@ -64,7 +78,9 @@ class FFN:
     """Token-wise: z' = carry z + out f(a z, b z).
 
     product: a z * b z per row          reciprocal, log, exp, sqrt, relu, tanh, absolute, copy: f(a z) per row
-    unit: a z / |a z|, and b z where a z is the zero vector (without b: an error)
+    relu2: relu(a z)^2 per row
+    unit: a z / |a z|, and b z where a z is the zero vector (without b: an error): RMSNorm with gain 1/sqrt(d), eps 0
+    layer: the same of a z minus the mean of its rows: LayerNorm with gain 1/sqrt(rows), eps 0
     select: rows of a z where the flag (the last row of b z) is 1, the other rows of b z where it is 0
     """
 
@@ -242,6 +258,19 @@ class TensorUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """Under which a program equals its spec; checked before every layer.
+
+    distinct: no two tokens of the stream agree in all of these slots
+    """
+
+    kind: Literal["distinct"]
+    stream: str
+    slots: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A transformer, complete but for its numbers."""
 
@@ -256,7 +285,7 @@ class Program:
     outputs: tuple[Output, ...]
     layers: int = 1  # how many the user asked for; shared weights run any number
     objective: Output | None = None
-    conditions: tuple[str, ...] = ()  # under which the program equals its spec
+    conditions: tuple[Condition, ...] = ()  # under which the program equals its spec
     options: Mapping[str, str] = field(default_factory=dict)  # lowering styles
 
     def stream(self, name: str) -> Stream:

@@ -22,6 +22,7 @@ from weft_runtime.inputs import Reader
 from weft_runtime.ir import Program
 from weft_runtime.results import Fields, Outputs, Report, Trace
 from weft_runtime.run import Run, Sites, is_unrolled
+from weft_runtime.validate import check_values
 
 DTYPES = (torch.float32, torch.float64)
 SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit")
@@ -54,6 +55,7 @@ class Model(nn.Module):
         _check_dtype(dtype)
         program = checkpoint.program
         program.verify({name: np.shape(array) for name, array in checkpoint.tensors.items()})
+        check_values(program, checkpoint.tensors)
         self.program: Program = program
         self.dtype = dtype
         self.spec_name, self.spec_text = checkpoint.spec_name, checkpoint.spec_text

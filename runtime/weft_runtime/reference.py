@@ -114,7 +114,7 @@ class Reference:
             for name, ffns in active.items():
                 for ffn in ffns:
                     zero = torch.zeros(len(problem.z[name]), dtype=torch.bool, device=problem.z[name].device)
-                    if ffn.function == "unit":
+                    if ffn.function in tokenwise.NORMS:
                         zero = self.weights.linear(problem.z[name].detach(), ffn.a).detach().abs().amax(1) == 0
                     z = problem.z[name].detach()
                     problem.radii[name] = tokenwise.radius(ffn, self.weights, z, problem.radii[name], zero)

@@ -81,6 +81,9 @@ class Run:
             return False
         before = [dict(problem.z) for problem in active]
         self.refill(index, active, given)
+        self._demand(index, active)
+        for problem in active:
+            self._check_conditions(problem, index)
         self.engine.prefix = f"layers.{index}."
         for step, blocks, first in self.steps(index):
             self.engine.step(step, active, blocks, "blocks", first)
@@ -89,6 +92,15 @@ class Run:
             self.layers[problem.number] += 1
             self.stable[problem.number] = until_stable and self._unchanged(old, problem.z)
         return True
+
+    def _check_conditions(self, problem: Problem, index: int) -> None:
+        """Refuses data for which this program is not known to equal its spec."""
+        for condition in self.program.conditions:
+            stream = self.program.stream(condition.stream)
+            columns = [c for name in condition.slots for c in range(*stream.slot(name).columns.indices(stream.width))]
+            looks = problem.z[condition.stream].detach()[:, columns]
+            if not looks.is_meta and len(torch.unique(looks, dim=0)) < len(looks):
+                raise RunError(f"this model needs that {condition.text}; before layer {index + 1} two tokens are equal")
 
     def steps(self, index: int) -> Iterator[tuple[Step, list[Block], int]]:
         """The steps of one layer with their hook sites; unrolled weights have their own for each layer."""
@@ -141,6 +153,18 @@ class Run:
         rows = rows.to(self.engine.dtype).to(torch.float64)
         problem.z[item.stream] = torch.cat([z[:, : slot.offset], rows, z[:, slot.offset + slot.width :]], 1)
 
+    def _demand(self, index: int, problems: list[Problem]) -> None:
+        """Refuses a state in which the program is not what its spec says."""
+        for condition in self.program.conditions:
+            stream = self.program.stream(condition.stream)
+            for problem in problems:
+                rows = torch.cat([problem.z[stream.name][:, stream.slot(slot).columns] for slot in condition.slots], 1)
+                pair = None if rows.is_meta else _same_rows(rows.detach())
+                if pair is not None:
+                    where = f", problem {problem.number} of the batch" if self.batch.batched else ""
+                    what = f"tokens {pair[0]} and {pair[1]} of {stream.name} (counted from 0{where}) are equal"
+                    raise RunError(f"{condition.text}: before layer {index}, {what}")
+
     def _unchanged(self, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> bool:
         """Whether a layer left every field it writes as it was."""
         for step in self.program.layer:
@@ -149,6 +173,16 @@ class Run:
                 if not torch.equal(old[name][:, columns], new[name][:, columns]):
                     return False
         return True
+
+
+def _same_rows(rows: Tensor) -> tuple[int, int] | None:
+    """The first two rows that are equal."""
+    _, group, counts = torch.unique(rows + 0.0, dim=0, return_inverse=True, return_counts=True)  # -0.0 is 0.0
+    repeated = (counts[group] > 1).nonzero()[:, 0].tolist()
+    if not repeated:
+        return None
+    first = repeated[0]
+    return first, next(row for row in repeated[1:] if group[row] == group[first])
 
 
 def is_unrolled(program: Program) -> bool:

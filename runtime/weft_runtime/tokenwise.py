@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from weft_runtime.bounds import added, function_radius, product_radius, unit_radius, widen
+from weft_runtime.bounds import U, added, function_radius, product_radius, unit_radius, widen
 from weft_runtime.errors import RunError
 from weft_runtime.ir import FFN
 from weft_runtime.sums import exact_sum, scale_by_power
 from weft_runtime.weights import Weights
 
 NEAR_ZERO = 2.0**-20  # a vector this short beside the terms it is the sum of may be exactly zero
+
+NORMS = frozenset({"unit", "layer"})
 
 Zero = Callable[[int], bool]  # whether the vector that `unit` reads is exactly zero for this token
 
@@ -23,6 +25,7 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "exp": torch.exp,
     "sqrt": torch.sqrt,
     "relu": torch.relu,
+    "relu2": lambda a: torch.relu(a).square(),
     "tanh": torch.tanh,
     "absolute": torch.abs,
     "copy": torch.clone,
@@ -34,6 +37,7 @@ _REASONS = {
     "sqrt": "the root of a negative number",
     "product": "a product that overflows",
     "unit": "unit of a zero vector, and the equation has no `else`",
+    "layer": "unit of a zero vector, and the equation has no `else`",
 }
 
 
@@ -48,9 +52,9 @@ def apply(ffn: FFN, weights: Weights, z: Tensor, is_zero: Zero) -> tuple[Tensor,
     elif ffn.function == "select":
         assert b is not None
         hidden = torch.where(b[:, -1:] > 0.5, a, b[:, :-1])
-    elif ffn.function == "unit":
+    elif ffn.function in NORMS:
         zero = _zero_rows(ffn, weights, z, a, is_zero)
-        hidden = _unit(a, b, zero)
+        hidden = _unit(a if ffn.function == "unit" else _centred(a), b, zero)
     else:
         hidden = _FUNCTIONS[ffn.function](a)
     _check(ffn, hidden)
@@ -65,6 +69,11 @@ def _zero_rows(ffn: FFN, weights: Weights, z: Tensor, a: Tensor, is_zero: Zero) 
         for row in ((length <= NEAR_ZERO * terms.amax(1)) & (terms.amax(1) > 0)).nonzero()[:, 0].tolist():
             zero[row] = is_zero(row)
     return zero
+
+
+def _centred(a: Tensor) -> Tensor:
+    """The rows minus the mean of their entries."""
+    return a - (exact_sum(a, 1) / a.shape[1])[:, None]
 
 
 def _unit(a: Tensor, b: Tensor | None, zero: Tensor) -> Tensor:
@@ -106,8 +115,10 @@ def radius(ffn: FFN, weights: Weights, z: Tensor, error: Tensor, zero: Tensor) -
         hidden = torch.where(flag > 0.5, a, b[:, :-1])
         spread = torch.where(flag > 0.5, ea, eb[:, :-1])
         spread = torch.where((flag - 0.5).abs() <= eb[:, -1:], torch.inf, spread)
-    elif ffn.function == "unit":
+    elif ffn.function in NORMS:
         fallback = torch.full_like(ea, torch.inf) if eb is None else eb
+        if ffn.function == "layer":
+            a, ea = _centred(a), widen(ea + ea.mean(1, keepdim=True) + 4 * U * a.abs().amax(1, keepdim=True))
         hidden, spread = _unit(a, b, zero), unit_radius(a, ea, fallback, zero)
     else:
         hidden, spread = _FUNCTIONS[ffn.function](a), function_radius(ffn.function, a, ea)

@@ -31,7 +31,7 @@ MAX_NUMBER = 10**300  # of a fraction, so that it fits a float64
 
 INITIALISERS = ("random", "spread", "first", "copy")
 NEEDS_B = frozenset({"product", "select"})
-MAY_HAVE_B = frozenset({"product", "select", "unit"})
+MAY_HAVE_B = frozenset({"product", "select", "unit", "layer"})
 
 
 def fail(message: str) -> None:
@@ -127,6 +127,10 @@ class _Checker:
                     self._attend(sublayer, where)
         for answer in program.answers():
             self._output(answer)
+        for number, condition in enumerate(program.conditions):
+            need(bool(condition.slots), f"condition {number} names no slot")
+            for slot in condition.slots:
+                self._slot(condition.stream, slot, f"condition {number}")
 
     def _slot(self, stream: str, slot: str, where: str) -> None:
         need(stream in self.streams, f"{where} names a stream {shown(stream)} that does not exist")
@@ -280,7 +284,8 @@ class _Checker:
         self._slot(output.stream, output.slot, where)
         width = self.slots[output.stream][output.slot].width
         need(
-            output.kind not in ("number", "total", "common") or width == 1, f"{where} is a number, but its slot has width {width}"
+            output.kind not in ("number", "total", "common") or width == 1,
+            f"{where} is a number, but its slot has width {width}",
         )
         steps = len(self.program.layer)
         inside = output.again is None or 0 <= output.again < steps
