@@ -166,6 +166,15 @@ def test_signs_that_depend_on_each_other_are_settled_together() -> None:
     assert not any(weak[name].nonnegative for name in "srt")
 
 
+@pytest.mark.parametrize("length", [3, 18, 60])
+def test_a_long_chain_of_signs_is_settled_soundly(length: int) -> None:
+    """Each field takes the value of the next; the last one may be negative, so in the end all may."""
+    state = "state " + ", ".join(f"a{n}[j] : R = 1" for n in range(length)) + f", a{length}[j] : R = -1\n"
+    text = with_equation("\n  ".join(f"a{n}[j] = a{n + 1}[j]" for n in range(length)))
+    found = check(parse(text.replace("state ", state + "state ", 1))).fields
+    assert not any(found[f"a{n}"].nonnegative for n in range(length + 1))
+
+
 def test_a_declared_range_holds_only_while_the_equations_keep_it() -> None:
     assert field("w[i] = 2 * w[i]", "w").nonnegative
     assert not field("w[i] = w[i] - 1", "w").nonnegative

@@ -20,7 +20,7 @@ from weft.tokens import SECTIONS
 
 PAGE = Path(__file__).parent.parent / "specs" / "README.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```weft\n(.*?)^```", TEXT, re.S | re.M)
+BLOCKS: list[str] = re.findall(r"^```weft\n(.*?)^```", TEXT, re.S | re.M)
 WHOLE = [block for block in BLOCKS if block.startswith("algorithm")]
 FRAME = next(block for block in WHOLE if block.startswith("algorithm frame"))
 DOTS = "  c[j] = c[j]                          # ...\n"

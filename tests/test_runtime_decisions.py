@@ -177,7 +177,7 @@ def test_a_near_tie_is_settled_exactly_and_reported() -> None:
 
 
 @pytest.mark.parametrize("style", ["l2", "dot"])
-@pytest.mark.parametrize("offset", [0.0, 1e3])
+@pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_points_on_a_bisector_go_to_the_side_they_are_on(style: str, offset: float) -> None:
     """The middle of two centers, rounded: which side it fell to is below the rounding of any distance."""
     rng = np.random.default_rng(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 from weft import syntax as ast
 from weft.check_declarations import declare, starts
@@ -18,7 +19,7 @@ from weft.problems import MOST_REPORTED, Problems
 from weft.source import Span
 from weft.types import Checked, FieldType, Type
 
-MOST_PASSES = 50  # signs only ever get weaker, two bits per field; real specs need two or three passes
+MOST_PASSES = 20  # real specs need two or three; after these, no sign is assumed any more
 
 
 def check(spec: ast.Spec) -> Checked:
@@ -66,7 +67,7 @@ def _settle(
     writes. So signs are assumed as declared and weakened until the equations confirm them; the last pass reports.
     """
     assumed = dict(declared)
-    for _ in range(MOST_PASSES):
+    for number in count():
         found = Problems(spec.source)
         typing = Typing(names, found, dict(assumed), refused=set(refused))
         starts(typing, assumed)
@@ -74,10 +75,15 @@ def _settle(
         settled = {name: typing.fields[name] for name in assumed}
         if settled == assumed:
             break
-        assumed = settled
+        assumed = settled if number < MOST_PASSES else {name: _unsigned(field) for name, field in settled.items()}
     shapes = outputs(spec, typing)
     objective(spec, typing)
     return typing.fields, shapes, found
+
+
+def _unsigned(field: FieldType) -> FieldType:
+    """A field of which only the kind says that it is not negative."""
+    return replace(field, positive=False, nonnegative=field.kind in ("onehot", "simplex", "uniform"))
 
 
 def _sections(spec: ast.Spec, problems: Problems) -> None:

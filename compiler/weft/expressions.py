@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from weft import syntax as ast
-from weft.algebra import Distance, Dot, Exp, Name, Number, Poly, Size, Total, Vector, Weight, indices
+from weft.algebra import Atom, Distance, Dot, Exp, Name, Number, Poly, Size, Total, Vector, Weight, indices, thaw
 from weft.normal import POSITION, KeySum, MaskRule, Rule
 from weft.ratios import Ratios, token_of
 from weft.reductions import mask_indices
@@ -281,20 +281,26 @@ class Expressions(Ratios):
 
         For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free, and a softmax never vanishes whole.
         """
-        single = p.single
-        exps = [a for a, n in single[0] if isinstance(a, Exp) and n == 1] if single and len(single[0]) > 1 else []
-        if len(exps) == 1:
-            soft = Weight(Rule("softmax", exps[0].body), q, k)
-            p = p.replace(lambda a: Poly.atom(soft) if a == exps[0] else None)
-        if single and single[2] > 0 and not single[1] and len(single[0]) == 1 and single[0][0][1] == 1:
-            atom = single[0][0][0]
-            if isinstance(atom, Exp):
-                return Rule("softmax", atom.body, masks)
-            if isinstance(atom, Dot):
-                name, row = (atom.left, atom.right) if isinstance(atom.left, Name) else (atom.right, atom.left)
-                if isinstance(name, Name) and isinstance(row, Vector) and row.slot in self.logged:
-                    return Rule("softmax", self.row(companion(row.slot), row.index, name.index).frozen, masks)
+        common = [a for a in p.atoms if all(dict(scalars).get(a) == 1 for scalars, _ in p.terms)]
+        exponents = {a: e for a in common if (e := self._exponent(a)) is not None}
+        if len(exponents) == 1:
+            ((atom, exponent),) = exponents.items()
+            single = p.single
+            if single and len(single[0]) == 1 and single[2] > 0:
+                return Rule("softmax", exponent.frozen, masks)
+            soft = Poly.atom(Weight(Rule("softmax", exponent.frozen), q, k))
+            p = p.replace(lambda a: soft if a == atom else None)
         return Rule("normalize", p.frozen, masks)
+
+    def _exponent(self, a: Atom) -> Poly | None:
+        """S of a factor exp(S): an exponential, or a field whose logarithms are kept."""
+        if isinstance(a, Exp):
+            return thaw(a.body)
+        if isinstance(a, Dot):
+            name, row = (a.left, a.right) if isinstance(a.left, Name) else (a.right, a.left)
+            if isinstance(name, Name) and isinstance(row, Vector) and row.slot in self.logged:
+                return self.row(companion(row.slot), row.index, name.index)
+        return None
 
     def _reduce(self, node: ast.Reduce, env: Env, context: str) -> Poly:
         k, env = self.fresh(node.index, env, context)

@@ -12,7 +12,7 @@ A layer is its steps in order. A step evaluates all its equations on the fields 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from weft.meaning_rationals import Exact
 from weft.meaning_surroundings import Noise, Surroundings
 from weft.meaning_tables import Floats, turned
 from weft.meaning_world import EvaluationError, World, footprint, is_vector, names_read
-from weft.syntax import Equation, Expr, Ref
+from weft.syntax import Call, Equation, Expr, Ref, Weigh
 from weft.types import Checked
 
 __all__ = ["Advance", "Decisions", "EvaluationError", "Interpreter", "Run"]
@@ -133,8 +133,10 @@ class Interpreter:
         current = {name: array(name, values) for name, values in fields.items()}
         drawn = self.surroundings.noise(self.surroundings.world(current).sizes, layer, seed, noise)
         steps = []
+        logs: Fields = {}
         for step in self.checked.spec.steps:
-            world = self.surroundings.world(current, drawn)
+            world = replace(self.surroundings.world(current, drawn), logs=logs)
+            logs = logs | self._logarithms(world, step.equations)
             current = current | self._step(world, step.equations, tally)
             steps.append(current)
         return Advance(current, tuple(steps), tally.total)
@@ -205,6 +207,22 @@ class Interpreter:
             result[equation.target.name] = values[..., 0] if width is None else values
         return result
 
+    def _logarithms(self, world: World, equations: Sequence[Equation]) -> Fields:
+        """The logarithms of the fields that are softmaxes, however often they are written."""
+        found: Fields = {}
+        for equation in equations:
+            if self._is_softmax(equation.target.name):
+                body = Call(equation.body.span, "log", equation.body)
+                evaluator = Evaluator(world, Exact(world), Tally())
+                found[equation.target.name] = self._values(evaluator, equation.target, body, 1)[..., 0]
+        return found
+
+    def _is_softmax(self, name: str) -> bool:
+        """Whether every equation of a computed field is a softmax of all candidates over its second index."""
+        kind = self.checked.fields[name]
+        written = [e for step in self.checked.spec.steps for e in step.equations if e.target.name == name]
+        return kind.role == "computed" and kind.is_pair and all(_plain_softmax(e) for e in written)
+
     def _read(self, world: World, target: Ref, body: Expr) -> Floats:
         """The value of an output or objective, which is not stored."""
         values = self._values(Evaluator(world, Exact(world), Tally()), target, body, 1)
@@ -227,3 +245,13 @@ class Interpreter:
             shape = tuple(len(block.tokens(axis)) for axis in axes)
             parts.append(np.broadcast_to(table.data, (*shape, max(width, table.data.shape[-1]))))
         return (np.concatenate(parts) if axes else parts[0]) + 0.0  # + 0.0: a stored zero has no sign
+
+
+def _plain_softmax(equation: Equation) -> bool:
+    body = equation.body
+    return (
+        isinstance(body, Weigh)
+        and body.kind == "softmax"
+        and not body.where
+        and body.index == equation.target.indices[1]
+    )

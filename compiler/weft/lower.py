@@ -238,13 +238,13 @@ def summand(expr: ast.Expr) -> tuple[str, ast.Expr] | None:
 def _always_softmax(checked: Checked, name: str) -> bool:
     """Whether every equation of a computed pair field is a plain softmax over its second index."""
     field = checked.fields[name]
-    bodies = [e.body for s in checked.spec.steps for e in s.equations if e.target.name == name]
-    return (
-        field.role == "computed"
-        and field.is_pair
-        and bool(bodies)
-        and all(isinstance(b, ast.Weigh) and b.kind == "softmax" and not b.where for b in bodies)
-    )
+    written = [e for s in checked.spec.steps for e in s.equations if e.target.name == name]
+
+    def plain(e: ast.Equation) -> bool:
+        b = e.body
+        return isinstance(b, ast.Weigh) and b.kind == "softmax" and not b.where and b.index == e.target.indices[1]
+
+    return field.role == "computed" and field.is_pair and bool(written) and all(plain(e) for e in written)
 
 
 def _read_as_weights(checked: Checked) -> set[str]:

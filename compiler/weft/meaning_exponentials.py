@@ -2,6 +2,9 @@
 
 Where only the ratios of weights matter (a weighted mean, `normalize`), or the logarithm of a sum, exponentials are
 taken relative to the largest one. So weights made of `exp` and `softmax` do not vanish, or overflow, all at once.
+
+A field that is a softmax keeps its logarithms until the end of the layer, for the same reason: a mean weighted by it
+has a value however small its weights are.
 """
 
 from __future__ import annotations
@@ -19,15 +22,20 @@ if TYPE_CHECKING:
     from weft.meaning_expressions import Evaluator
 
 
-def parts(evaluator: Evaluator, node: Expr) -> tuple[Table | None, Table | None]:
-    """An expression as plain * exp(log); either part may be missing (then it is 1, or no exponential was found)."""
+def parts(evaluator: Evaluator, node: Expr, fields: bool = False) -> tuple[Table | None, Table | None]:
+    """An expression as plain * exp(log); either part may be missing (then it is 1, or no exponential was found).
+
+    With `fields`, stored softmax fields count as exponentials too.
+    """
     match node:
+        case Ref(name=name) if fields and name in evaluator.world.logs:
+            return None, evaluator.field(node, evaluator.world.logs[name])
         case Call(function="exp", body=body):
             return None, evaluator.table(body)
         case Weigh(kind="softmax", where=()):
             return None, _log_softmax(evaluator, node)
         case Binary(op=("*" | "/") as op, left=left, right=right):
-            (p, a), (q, b) = parts(evaluator, left), parts(evaluator, right)
+            (p, a), (q, b) = parts(evaluator, left, fields), parts(evaluator, right, fields and op == "*")
             if op == "/":
                 return tables.divided(p or constant(1.0), q) if q else p, _joined(a, b and tables.negated(b))
             return tables.multiplied(p, q) if p and q else p or q, _joined(a, b)
@@ -42,7 +50,7 @@ def parts(evaluator: Evaluator, node: Expr) -> tuple[Table | None, Table | None]
                 return summed(tables.multiplied(plain, terms) if plain else terms, node.index, size, counted), shift
         case Ref(name=name) if name in evaluator.world.checked.lets:
             body, inner, names = evaluator.inside(node)
-            plain, log = parts(inner, body)
+            plain, log = parts(inner, body, fields)
             return plain and tables.renamed(plain, names), log and tables.renamed(log, names)
     return evaluator.table(node), None
 
@@ -74,7 +82,7 @@ def shifted_exp(exponents: Table, shift: Table) -> Table:
 
 def ratio_weights(evaluator: Evaluator, node: Expr, index: str, size: int, counted: Table | None) -> Table:
     """Weights of which only the ratios over `index` matter: exponentials are taken relative to the largest."""
-    plain, log = parts(evaluator, node)
+    plain, log = parts(evaluator, node, fields=True)
     if log is None:
         assert plain is not None
         return plain

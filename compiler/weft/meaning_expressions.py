@@ -19,7 +19,7 @@ from weft.meaning_exponentials import logarithm
 from weft.meaning_rationals import Exact, Irrational
 from weft.meaning_reductions import reduce
 from weft.meaning_sums import both, indicator
-from weft.meaning_tables import Table
+from weft.meaning_tables import Floats, Table
 from weft.meaning_weightings import weigh
 from weft.meaning_world import World
 from weft.syntax import (
@@ -153,7 +153,10 @@ class Evaluator:
             random = world.checked.fields[node.name].role == "random"
             why = "is random, and drawn for each layer anew" if random else "has not been computed yet"
             raise world.error(node.span, f"{node.name} has no value here: it {why}", "", "read it inside a layer")
-        data = world.array(node.name)
+        return self.field(node, world.array(node.name))
+
+    def field(self, node: Ref, data: Floats) -> Table:
+        """Stored numbers as the table of a field that a reference names."""
         if data.ndim == len(node.indices):
             data = data[..., np.newaxis]
         for axis, index in enumerate(node.indices):

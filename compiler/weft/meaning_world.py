@@ -48,6 +48,7 @@ class World:
     params: Mapping[str, Constant]
     fields: Mapping[str, Floats]  # numbers (n,), vectors (n, d), pair fields (n, k)
     noise: Mapping[str, Floats] = field(default_factory=dict)  # random fields of this layer
+    logs: Mapping[str, Floats] = field(default_factory=dict)  # logarithms of softmax fields written in this layer
 
     def size(self, index: str) -> int:
         """The number of tokens an index variable runs over."""

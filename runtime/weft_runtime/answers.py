@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from weft_runtime.attention import HeadRun
-from weft_runtime.ir import Input, Output, Program
+from weft_runtime.ir import Attend, Input, Output, Program
 from weft_runtime.reference import Problem, padded
 from weft_runtime.results import Fields, Lazy, OneHot, Outputs, Trace
 from weft_runtime.run import Run
@@ -103,6 +103,7 @@ def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
     assert head is not None
     parts = []
     for problem in problems:
+        engine.demand(problem, (Attend({}, (head,)),))
         engine.enter(problem, bounded=True)
         assert problem.exact is not None
         pattern = _drained(HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, False).run(True))

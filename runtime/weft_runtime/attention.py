@@ -292,7 +292,7 @@ class HeadRun:
 
     # ------------------------------------------------------------------ what can go wrong
     def _place(self, token: int) -> str:
-        name = self.head.origin or f"head {self.head.name}"
+        name = self.head.origin.rstrip(": ") or f"head {self.head.name}"
         return f"{name}: token {token} of {self.head.query} (counted from 0)"
 
     def _check_scores(self, scores: Tensor, eligible: Tensor, block: slice) -> None:

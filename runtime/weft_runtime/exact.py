@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from torch import Tensor
 
-from weft_runtime.ir import FFN, HARD, Head, Score, Stream, Sublayer
+from weft_runtime.ir import FFN, HARD, Head, Score, Sublayer
 
 HALF = Fraction(1, 2)
 Row = tuple[tuple[int, Fraction], ...]
@@ -62,22 +62,15 @@ class Exact:
     def __init__(
         self,
         weights: ExactWeights,
-        streams: Mapping[str, Stream],
         base: Mapping[str, Tensor],
-        derived: Mapping[str, tuple[FFN, ...]],
+        makers: Mapping[tuple[str, int], FFN],
     ) -> None:
         self.weights = weights
         self.base = {name: z.detach() for name, z in base.items()}
         self.size = {name: len(z) for name, z in base.items()}
         self.sublayers: list[Sublayer] = []
         self.choices: dict[tuple[int, str], Choice] = {}
-        self._makers: dict[tuple[str, int], FFN] = {}
-        for name, ffns in derived.items():
-            for ffn in ffns:
-                for slot in ffn.writes:
-                    place = streams[name].slot(slot)
-                    for column in range(place.offset, place.offset + place.width):
-                        self._makers[name, column] = ffn
+        self._makers = makers  # (stream, column of a derived slot) -> the map that keeps it up to date
         self._values: dict[tuple[int, str, int, int], Fraction] = {}
         self._features: dict[tuple[int, str, int, str], tuple[Fraction, ...]] = {}
         self._outputs: dict[tuple[int, str, int], dict[int, Fraction]] = {}
@@ -158,7 +151,7 @@ class Exact:
 
     def _hidden(self, ffn: FFN, level: int, token: int, hidden: int) -> Fraction:
         if ffn.function in ("unit", "layer"):
-            if any(self.features(level, ffn.stream, token, ffn.a)) or ffn.b is None:
+            if not _vanishes(ffn, self.features(level, ffn.stream, token, ffn.a)) or ffn.b is None:
                 raise NotRational(ffn.function)
             return self.features(level, ffn.stream, token, ffn.b)[hidden]
         a = self._dot(self.weights.rows(ffn.a)[hidden], level, ffn.stream, token)
@@ -183,8 +176,8 @@ class Exact:
         raise NotRational(ffn.function)
 
     def is_zero(self, ffn: FFN, token: int) -> bool:
-        """Whether the vector that a `unit` reads is exactly zero."""
-        return not any(self.features(self.level, ffn.stream, token, ffn.a))
+        """Whether the vector that a norm divides by its length is exactly zero."""
+        return _vanishes(ffn, self.features(self.level, ffn.stream, token, ffn.a))
 
     # ------------------------------------------------------------------ heads
     def score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:
@@ -301,6 +294,11 @@ class Exact:
         for column, row in enumerate(self.weights.rows(matrix)):
             if row:
                 out[column] = out.get(column, Fraction(0)) + weight * self._dot(row, level, stream, token)
+
+
+def _vanishes(ffn: FFN, a: tuple[Fraction, ...]) -> bool:
+    """Whether a (for `layer`: a minus its mean) is the zero vector."""
+    return len(set(a)) == 1 if ffn.function == "layer" else not any(a)
 
 
 def _indices(row: Tensor) -> list[int]:

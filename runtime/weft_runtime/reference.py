@@ -21,6 +21,7 @@ from weft_runtime.exact import Choice, Exact, ExactWeights, NotRational
 from weft_runtime.hooks import Block, HeadSites, listens, visit
 from weft_runtime.ir import FFN, HARD, Attend, Head, Program, Step, Stream, Sublayer
 from weft_runtime.results import Tiers
+from weft_runtime.tensors import slots_read
 from weft_runtime.validate import sources
 from weft_runtime.weights import Weights
 
@@ -34,11 +35,13 @@ class Problem:
 
     z: dict[str, Tensor]
     number: int = 0  # its place in the batch
+    faults: dict[tuple[str, str], str] = field(default_factory=dict)  # derived slots without a value, and why
+    zeros: dict[tuple[str, ...], Tensor] = field(default_factory=dict)  # rows where a derived norm took its fallback
     exact: Exact | None = None
     radii: dict[str, Tensor] | None = None
 
     def copy(self) -> Problem:
-        return Problem(dict(self.z), self.number)
+        return Problem(dict(self.z), self.number, dict(self.faults), dict(self.zeros))
 
 
 @dataclass(slots=True)
@@ -59,6 +62,7 @@ class Reference:
     _sources: dict[tuple[str, int], set[str]] = field(init=False)
     _columns: dict[str, Tensor] = field(init=False)
     _active: tuple[int, dict[str, tuple[FFN, ...]]] = field(init=False)
+    _makers: dict[tuple[str, int], FFN] = field(init=False)
 
     def __post_init__(self) -> None:
         self.streams = {stream.name: stream for stream in self.program.streams}
@@ -66,6 +70,7 @@ class Reference:
         self._sources = {}
         self._columns = {}
         self._active = (-1, {})
+        self._makers = {}
         for stream in self.program.streams:
             mask = torch.zeros(stream.width, dtype=torch.bool)
             for slot in stream.slots:
@@ -84,6 +89,7 @@ class Reference:
     def step(self, step: Step, problems: list[Problem], blocks: Iterable[Block], path: str, first: int) -> None:
         """Runs one step on all problems: sub-layers, rounding of the fields, refresh of the derived slots."""
         for problem in problems:
+            self.demand(problem, step.sublayers)
             self.enter(problem, decides(step.sublayers))
         sites = list(blocks)
         if not step.sublayers:
@@ -107,17 +113,22 @@ class Reference:
     def enter(self, problem: Problem, bounded: bool) -> None:
         """Starts a step: from here on the fields are data and everything else follows from them."""
         active = self.active()
-        problem.exact = Exact(self.exact_weights, self.streams, problem.z, active)
+        problem.exact = self._exact(problem)
         problem.radii = None
         if bounded:
             problem.radii = {name: torch.zeros_like(z.detach()) for name, z in problem.z.items()}
             for name, ffns in active.items():
                 for ffn in ffns:
-                    zero = torch.zeros(len(problem.z[name]), dtype=torch.bool, device=problem.z[name].device)
-                    if ffn.function in tokenwise.NORMS:
-                        zero = self.weights.linear(problem.z[name].detach(), ffn.a).detach().abs().amax(1) == 0
-                    z = problem.z[name].detach()
-                    problem.radii[name] = tokenwise.radius(ffn, self.weights, z, problem.radii[name], zero)
+                    if not any((name, slot) in problem.faults for slot in ffn.writes):
+                        z, zero = problem.z[name].detach(), problem.zeros[name, *ffn.writes]
+                        problem.radii[name] = tokenwise.radius(ffn, self.weights, z, problem.radii[name], zero)
+
+    def demand(self, problem: Problem, sublayers: tuple[Sublayer, ...]) -> None:
+        """Refuses to run sub-layers that read a derived slot without a value (the logarithm of zero, say)."""
+        if problem.faults:
+            for place in sorted(slots_read(sublayers, self.streams, self.weights)):
+                if place in problem.faults:
+                    raise RunError(problem.faults[place])
 
     def _store(self, step: Step, problems: list[Problem]) -> None:
         """Rounds the fields to the storage dtype and brings the derived slots up to date."""
@@ -160,22 +171,51 @@ class Reference:
                     known.update(ffn.writes)
             found[stream.name] = tuple(ffns)
         self._active = (len(self.ready), found)
+        self._makers = {
+            (name, column): ffn
+            for name, ffns in found.items()
+            for ffn in ffns
+            for slot in ffn.writes
+            for column in range(*self.streams[name].slot(slot).columns.indices(self.streams[name].width))
+        }
         return found
 
+    def _exact(self, problem: Problem) -> Exact:
+        """The residual as it is now: fields are data, derived slots are functions of them."""
+        self.active()
+        return Exact(self.exact_weights, problem.z, self._makers)
+
     def refresh(self, problems: list[Problem]) -> None:
-        """Recomputes every derived slot whose sources are set."""
-        for name, ffns in self.active().items():
-            for ffn in ffns:
-                for problem in problems:
-                    problem.z[name], _ = tokenwise.apply(
-                        ffn, self.weights, problem.z[name], self._zero_test(problem, ffn)
-                    )
+        """Recomputes every derived slot whose sources are set.
 
-    def _zero_test(self, problem: Problem, ffn: FFN) -> tokenwise.Zero:
-        z = problem.z[ffn.stream]
+        A slot that has no value is not an error until something reads it: it is cleared, and the reason kept.
+        """
+        for problem in problems:
+            problem.faults.clear()
+            for name, ffns in self.active().items():
+                for ffn in ffns:
+                    self._derive(problem, name, ffn)
 
+    def _derive(self, problem: Problem, name: str, ffn: FFN) -> None:
+        index = self.streams[name].derived.index(ffn)
+        inherited = [problem.faults.get((name, slot)) for slot in self._sources[name, index]]
+        reason = next((fault for fault in inherited if fault is not None), None)
+        if reason is None:
+            try:
+                zero_test = self._zero_test(problem.z[name], self._exact(problem), ffn)
+                problem.z[name], zero = tokenwise.apply(ffn, self.weights, problem.z[name], zero_test)
+                problem.zeros[name, *ffn.writes] = zero
+                return
+            except RunError as error:
+                reason = str(error)
+        keep = torch.ones(self.streams[name].width, dtype=torch.float64, device=problem.z[name].device)
+        for slot in ffn.writes:
+            keep[self.streams[name].slot(slot).columns] = 0.0
+            problem.faults[name, slot] = reason
+        problem.z[name] = problem.z[name] * keep
+
+    def _zero_test(self, z: Tensor, exact: Exact, ffn: FFN) -> tokenwise.Zero:
         def is_zero(token: int) -> bool:
-            exact = problem.exact or Exact(self.exact_weights, self.streams, problem.z, self.active())
             try:
                 return exact.is_zero(ffn, token)
             except NotRational:
@@ -188,7 +228,7 @@ class Reference:
         for problem in problems:
             assert problem.exact is not None
             z = problem.z[ffn.stream]
-            problem.z[ffn.stream], zero = tokenwise.apply(ffn, self.weights, z, self._zero_test(problem, ffn))
+            problem.z[ffn.stream], zero = tokenwise.apply(ffn, self.weights, z, self._zero_test(z, problem.exact, ffn))
             if bounded and problem.radii is not None:
                 radius = tokenwise.radius(ffn, self.weights, z.detach(), problem.radii[ffn.stream], zero)
                 problem.radii[ffn.stream] = radius
@@ -282,7 +322,7 @@ class Reference:
                 for problem, z in zip(problems, seen, strict=True):
                     problem.z[name] = z
                     # What a hook wrote is data: it is not a function of the fields any more.
-                    problem.exact = Exact(self.exact_weights, self.streams, problem.z, {})
+                    problem.exact = Exact(self.exact_weights, problem.z, {})
                     if problem.radii is not None:
                         problem.radii = {key: torch.zeros_like(value.detach()) for key, value in problem.z.items()}
 

@@ -1,4 +1,4 @@
-"""A program -> the tensors it names, each with the shape every use of it needs.
+"""A program -> the tensors it names, each with the shape every use of it needs; and the slots that sub-layers read.
 
 The number of rows of Q, K, A and B is not written in the program; it is a free dimension that the uses of one score
 part or one feed-forward share.
@@ -7,8 +7,9 @@ part or one feed-forward share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from weft_runtime.ir import FFN, Attend, Head, Program, Score, TensorUse
+from weft_runtime.ir import FFN, Attend, Head, Program, Score, Stream, Sublayer, TensorUse
 
 NUMBER_HEADS = frozenset({"lse", "max"})  # their value is a column: the head returns one number per query
 
@@ -85,3 +86,41 @@ def _score(score: Score, where: str, query: int, keys: int) -> Uses:
         if part.scale is not None:
             side, name = part.scale
             yield name, TensorUse(f"{place}.scale", (query if side == "query" else keys,))
+
+
+def slots_read(
+    sublayers: tuple[Sublayer, ...], streams: Mapping[str, Stream], tensors: Mapping[str, Any]
+) -> set[tuple[str, str]]:
+    """The (stream, slot) that some matrix of these sub-layers reads; a slot carried along as it is does not count."""
+    found: set[tuple[str, str]] = set()
+    for sublayer in sublayers:
+        for stream, name, is_carry in _matrices(sublayer):
+            matrix = tensors[name]
+            used = matrix != 0 if matrix.ndim == 2 else (matrix != 0)[None]
+            for slot in streams[stream].slots:
+                block = used[:, slot.columns]
+                if is_carry:
+                    block[slot.columns] &= False
+                if bool(block.any()):
+                    found.add((stream, slot.name))
+    return found
+
+
+def _matrices(sublayer: Sublayer) -> Iterator[tuple[str, str, bool]]:
+    """Every matrix of a sub-layer with the stream it is applied to, and whether it carries a residual."""
+    if isinstance(sublayer, FFN):
+        yield sublayer.stream, sublayer.carry, True
+        yield from ((sublayer.stream, name, False) for name in (sublayer.a, sublayer.b) if name is not None)
+        return
+    yield from ((stream, name, True) for stream, name in sublayer.carry.items())
+    for head in sublayer.heads:
+        for score in (head.score, *(mask.score for mask in head.masks)):
+            for part in score.parts:
+                yield head.query, part.q, False
+                yield head.keys, part.k, False
+                if part.scale is not None:
+                    yield (head.query if part.scale[0] == "query" else head.keys), part.scale[1], False
+        if head.value and head.weighting.kind not in NUMBER_HEADS:
+            yield head.keys, head.value, False
+        if head.self_key is not None:
+            yield from ((head.query, name, False) for name in (head.self_key.value, head.self_key.row) if name)

@@ -53,8 +53,9 @@ def apply(ffn: FFN, weights: Weights, z: Tensor, is_zero: Zero) -> tuple[Tensor,
         assert b is not None
         hidden = torch.where(b[:, -1:] > 0.5, a, b[:, :-1])
     elif ffn.function in NORMS:
+        a = a if ffn.function == "unit" else _centred(a)
         zero = _zero_rows(ffn, weights, z, a, is_zero)
-        hidden = _unit(a if ffn.function == "unit" else _centred(a), b, zero)
+        hidden = _unit(a, b, zero)
     else:
         hidden = _FUNCTIONS[ffn.function](a)
     _check(ffn, hidden)
@@ -93,7 +94,8 @@ def _check(ffn: FFN, hidden: Tensor) -> None:
     if bool(wrong.any()):
         reason = _REASONS.get(ffn.function, "a value that overflows")
         slots = ", ".join(ffn.writes) or "its output"
-        origin = f"{ffn.origin}: " if ffn.origin else ""
+        origin = ffn.origin.rstrip(": ")
+        origin = f"{origin}: " if origin else ""
         token = int(wrong.nonzero()[0])
         raise RunError(f"{origin}token {token} of {ffn.stream} (counted from 0): {reason}, in slot {slots}")
 
