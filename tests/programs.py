@@ -144,7 +144,8 @@ def hard_clustering(
 ) -> Checkpoint:
     """Two streams, two steps: y := nearest center, then c := mean of the members, else the old one.
 
-    `style` dot lifts the score: -|x - c|^2 without its query-only part is 2<x, c> - |c|^2, |c|^2 a derived slot.
+    `style` dot lifts the score: -|x - c|^2 without its query-only part is 2<x, c> - |c|^2, |c|^2 a derived slot;
+    `style` inner takes <x, c> itself.
     """
     dot = style == "dot"
     centers = [("c", d, "field"), ("one", 1, "constant"), ("id", k, "constant")] + (
@@ -159,7 +160,9 @@ def hard_clustering(
         score = Score((Part("dot", q, key),))
     else:
         q, key = build.rows("assign.q", "points", (d, {"x": 1})), build.rows("assign.k", "centers", (d, {"c": 1}))
-        score = Score((Part("l2", q, key, build.put("assign.coefficient", -1.0)),))
+        score = Score((Part("dot", q, key),))
+        if style == "l2":
+            score = Score((Part("l2", q, key, build.put("assign.coefficient", -1.0)),))
     assign = Head(
         "assign",
         "points",
@@ -509,7 +512,7 @@ def laboratory(seed: int) -> Checkpoint:
     """One step that uses every kind of head and feed-forward before it decides: for tests of error bounds."""
     rng = np.random.default_rng(seed)
     scratch = {"norm": 2, "sum": 1, "soft": 2, "dot": 1, "part": 1, "root": 1, "loga": 1, "expo": 1, "tan": 1, "dir": 2}
-    scratch |= {"pos": 2, "size": 2, "pick": 2, "lse": 1, "top": 1, "sparse": 2, "few": 2, "raw": 1}
+    scratch |= {"pos": 2, "size": 2, "pick": 2, "lse": 1, "top": 1, "sparse": 2, "few": 2, "raw": 1, "sq": 2, "lay": 2}
     build = Builder(
         points=[("x", 2, "field"), ("w", 1, "field"), ("win", 2, "field"), ("one", 1, "constant"), ("x2", 1, "derived")]
         + [(name, width, "scratch") for name, width in scratch.items()]
@@ -557,7 +560,9 @@ def laboratory(seed: int) -> Checkpoint:
         build.ffn("tan", stream, "tanh", "tan", {"sum": 0.1, "one": 0.3}),
         build.ffn("dir", stream, "unit", "dir", {"norm": 0.9}, {"x": 1}),
         build.ffn("pos", stream, "relu", "pos", {"soft": 1.1}),
-        build.ffn("size", stream, "absolute", "size", {"dir": 0.3, "soft": 0.1}),
+        build.ffn("sq", stream, "relu2", "sq", {"soft": 1.3, "x": 0.1}),
+        build.ffn("lay", stream, "layer", "lay", {"norm": 0.9, "sq": 0.3}, {"x": 1}),
+        build.ffn("size", stream, "absolute", "size", {"dir": 0.3, "soft": 0.1, "lay": 0.01}),
     ]
     flag = build.ffn("pick", stream, "copy", "pick", {"pos": 1.5})
     b = np.concatenate([build.tensors["pick.a"] * 0.5, build.tensors["pick.a"][:1] * 0])

@@ -193,6 +193,22 @@ def test_points_on_a_bisector_go_to_the_side_they_are_on(style: str, offset: flo
     assert wrong > 5  # plain float64 is not good enough here
 
 
+def test_equal_inner_products_are_told_apart() -> None:
+    rng = np.random.default_rng(5)
+    model = load(hard_clustering(4, 2, style="inner"))
+    exact = wrong = 0
+    for _ in range(60):
+        x, c, w = rng.normal(size=(3, 4))
+        centers = np.stack([c, c + w - x * (w @ x) / (x @ x)])  # differ by a vector that is orthogonal to x, rounded
+        inner = [sum((Fraction(a) * Fraction(b) for a, b in zip(x, row, strict=True)), Fraction(0)) for row in centers]
+        best = int(inner[1] > inner[0])
+        assert model(x=x[None], c=centers)["labels"].indices.tolist() == [best]
+        exact += model.report.heads["blocks.0.assign"].exact
+        wrong += int((centers @ x).argmax() != best)
+    assert exact == 60
+    assert wrong > 5
+
+
 def test_whole_numbers_need_no_second_tier() -> None:
     x = np.arange(-6, 7, dtype=np.float64)[:, None]
     model = load(hard_clustering(1, 2))

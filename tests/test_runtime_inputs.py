@@ -32,7 +32,7 @@ MISTAKES: list[tuple[Checkpoint, dict[str, Any], str]] = [
     (clustering(), {}, r"input x is missing; give model\(x=\.\.\.\)"),
     (clustering(), {"x": None}, "input x is missing"),
     (clustering(), {"x": X, "cc": X}, "unknown input cc; did you mean c"),
-    (clustering(), {"x": X, "layer": 3}, "unknown input layer; known: c, x"),
+    (clustering(), {"x": X, "layer": 3}, "unknown input layer; did you mean layers"),
     (clustering(), {"x": [[0.0, NAN], [1.0, 1.0]]}, r"x: row 0, column 1 \(nan\) is not finite; remove the row"),
     (clustering(), {"x": [[0.0, 1.0], [1.0, -INF]]}, r"x: row 1, column 1 \(-inf\) is not finite"),
     (clustering(), {"x": np.zeros((0, 2))}, "x is empty; points needs at least one token"),

@@ -115,6 +115,18 @@ def test_the_objective_is_that_of_the_final_state() -> None:
         load(hard_clustering(1, 2)).objective(x=POINTS)
 
 
+def test_an_output_that_overflows_float32_is_named() -> None:
+    """1e40 fits the float64 it is computed in, but not the dtype of the model."""
+    model = load(with_objective(hard_clustering(1, 2)), torch.float32)
+    with pytest.raises(RunError, match=r"cost of points, token 1 .* does not fit float32"):
+        model(x=[[0.0], [1e20]], c=[[0.0], [0.0]], layers=0)
+    plan = load(dual_ascent(1), torch.float32)
+    with torch.no_grad():
+        plan.tensor("rows.k").mul_(-100.0)  # the score of the only pair becomes 100, and exp(100) is 2.7e43
+    with pytest.raises(RunError, match="output plan does not fit float32"):
+        plan(x=[[0.0]], y=[[0.0]], layers=0)["plan"]
+
+
 def test_until_stable_stops_at_the_fixed_point() -> None:
     x = data(3, 60)
     model = load(hard_clustering(2, 3))
@@ -328,7 +340,7 @@ def test_hooks_read() -> None:
 def hooked(site: str, change: Any, **inputs: Any) -> Any:
     model = load(hard_clustering(1, 2))
     model.get_submodule(site).register_forward_hook(lambda _m, _i, out: change(out))
-    return model(x=POINTS, c=CENTERS, **inputs)
+    return model(**({"x": POINTS, "c": CENTERS} | inputs))
 
 
 def test_hooks_replace() -> None:
@@ -345,6 +357,12 @@ def test_hooks_replace() -> None:
         z[:, 0] = 5.0
 
     assert hooked("blocks.0.points.hook_resid_pre", in_place)["labels"].indices.tolist() == [1] * 5
+
+    def in_place_batch(z: Tensor) -> None:
+        z[:, :, 0] = 5.0
+
+    batch = hooked("blocks.0.points.hook_resid_pre", in_place_batch, x=[POINTS, POINTS])
+    assert batch["labels"].indices.tolist() == [[1] * 5] * 2
     with pytest.raises(TypeError, match="a hook returned"):
         hooked("blocks.1.attn.update.hook_z", lambda z: z[:1])
 
@@ -433,7 +451,16 @@ def test_float32_is_float64_rounded_at_every_step() -> None:
     narrow = model.advance(fields, 0)
     y = wide.advance(fields, 0)["y"].float()
     assert torch.equal(narrow["y"], y)
-    assert narrow["c"].dtype == torch.float32
+    means = []
+    for stored in (y.double(), wide.advance(fields, 0)["y"]):
+        sums = [[math.fsum((stored[:, j] * x[:, a].double()).tolist()) for a in range(2)] for j in range(3)]
+        mass = [math.fsum(stored[:, j].tolist()) for j in range(3)]
+        means.append(
+            torch.tensor([[s / m for s in row] for row, m in zip(sums, mass, strict=True)], dtype=torch.float64)
+        )
+    assert not torch.equal(means[0], means[1])
+    assert torch.equal(narrow["c"], means[0].float())  # made from the rounded y, in float64, then rounded
+    assert torch.equal(wide.advance(fields, 0)["c"], means[1])
 
 
 def test_names_that_torch_needs_itself() -> None:

@@ -99,7 +99,7 @@ def _answer(expected: Expected, got: Array, epsilon: float) -> Answer:
     else:
         return Answer(expected.name, np.inf, 0.0, f"of shape {list(got.shape)}", f"shape {list(want.shape)}")
     rounding = ROUNDINGS * epsilon * np.maximum(1.0, np.abs(want))
-    allowed = rounding if expected.tolerance is None else np.maximum(expected.tolerance, rounding)
+    allowed = rounding if expected.tolerance is None else expected.tolerance + rounding
     gaps = np.abs(got - want)
     worst = int(np.argmax(gaps - allowed))
     at = np.unravel_index(worst, gaps.shape)

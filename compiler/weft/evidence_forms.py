@@ -1,13 +1,13 @@
 """An equation -> the same equation in attention form, whose error bound is the fair one for a transformer.
 
-A head adds up values that belong to the key, times factors that belong to the query. So a sum over keys of a product that
-mixes the two is a sum of several heads, and a difference of a query and a key inside it is taken after the sums:
+A head adds up values that belong to the key, times factors that belong to the query. So a sum over keys of a product
+that mixes the two is a sum of several heads, and a difference of a query and a key inside it is taken after the sums:
 
     sum[g] (x[i] - m[g]) / s[g]     ->   sum[g] x[i] / s[g] - sum[g] m[g] / s[g]
 
-Distances stay whole: |a[i] - b[j]|^2 in a score is one (l2). They are multiplied out where no head can keep them whole: as
-values between two open sets, and everywhere in a model with dot-product scores. Then both sides are first shifted by the
-mean of the data, z[i] = a[i] - mean, if the spec has an open vector input of that width:
+Distances stay whole: |a[i] - b[j]|^2 in a score is one (l2). They are multiplied out where no head can keep them
+whole: as values between two open sets, and everywhere in a model with dot-product scores. Then both sides are first
+shifted by the mean of the data, z[i] = a[i] - mean, if the spec has an open vector input of that width:
 
     |a[i] - b[j]|^2                 ->   <z[i], z[i]> - 2 * <z[i], z[j]> + <z[j], z[j]>
 
@@ -211,7 +211,9 @@ def _distributed(node: Reduce) -> Expr:
 
 
 def _terms(node: Expr) -> list[tuple[int, Expr]]:
-    """A product multiplied out: signed products without sums of several tokens in them."""
+    """A product multiplied out: signed products, in which only sums over values of one token stay as they are."""
+    if len(free(node)) < 2:
+        return [(1, node)]
     match node:
         case Binary(op="+" | "-" as op, left=left, right=right):
             turn = 1 if op == "+" else -1

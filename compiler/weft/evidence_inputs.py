@@ -1,8 +1,9 @@
 """Declared inputs -> cases to compare on: random data, and data that make decisions hard.
 
-Everything follows from the declared types and ranges, from the seed and from the number of the case; no input is known by
-name. A family shapes all inputs of a case together, because decisions become hard by relations between fields: rows of
-one that are copies of, or half way between, rows of another. Whatever a family makes is then made to fit its declaration.
+Everything follows from the declared types and ranges, from the seed and from the number of the case; no input is
+known by name. A family shapes all inputs of a case together, because decisions become hard by relations between
+fields: rows of one that are copies of, or half way between, rows of another. Whatever a family makes is then made to
+fit its declaration.
 """
 
 from __future__ import annotations
@@ -163,13 +164,14 @@ def cases(
     seed: int = 0,
     dtype: Any = np.float64,
     given: Mapping[str, Array] | None = None,
+    first: int = 0,
 ) -> Iterator[Case]:
     """`count` cases for a model of these dimensions, through all families and the sizes at which things go wrong.
 
-    `given` inputs are kept as they are; the others are made to fit them.
+    `given` inputs are kept as they are; the others are made to fit them. `first` is the number of the first case.
     """
     families = list(FAMILIES)
-    for number in range(count):
+    for number in range(first, first + count):
         rng = np.random.default_rng((seed, number))
         sizes = open_sizes(checked, dims, number, rng)
         for name, values in (given or {}).items():

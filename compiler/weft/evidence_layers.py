@@ -1,8 +1,8 @@
 """A model against the interpreter, step by step: every step is judged from the fields that the model itself had stored.
 
-A case runs through the model once. For each step of each layer the interpreter is given the fields the model held before
-it, and computes the same step. So an error cannot hide behind an earlier one, and a decision is held against exact
-arithmetic on exactly the numbers it was made from. What must agree:
+A case runs through the model once. For each step of each layer the interpreter is given the fields the model held
+before it, and computes the same step. So an error cannot hide behind an earlier one, and a decision is held against
+exact arithmetic on exactly the numbers it was made from. What must agree:
 
     choices, and means of chosen values      bit for bit, in the precision that the model stores
     other values                             to 16 * eps * kappa * max|f|, kappa as `evidence_condition` derives it
@@ -76,6 +76,7 @@ class Outcome:
     steps: int = 0
     undecided: int = 0
     refused: bool = False  # both sides found no value
+    edges: int = 0  # of these: the interpreter, only where a field is zero up to its precision
     divergence: Divergence | None = None
 
 
@@ -132,10 +133,12 @@ class Judge:
         With `answers` also what is asked for after a run: the objective, and outputs made anew on the final fields.
         """
         outcome = Outcome()
-        if len(self.watched.ends) != len(self.steps):
+        if not self.watched.fits(len(self.steps)):
             has, wants = (f"{len(found)} steps" for found in (self.watched.ends, self.steps))
             outcome.divergence = Divergence("layer", "", None, has, wants, "they are built differently")
             return outcome
+        if self.watched.depth is not None:
+            case = replace(case, layers=self.watched.depth, noise={})
         start, refusal = self._start(case)
         try:
             seen = self.watched.watch(case)
@@ -204,23 +207,34 @@ class Judge:
             outcome.divergence = None
 
     def _stopped(self, outcome: Outcome, case: Case, layer: int, before: Arrays, why: str) -> None:
-        """The model refused a layer: so must the interpreter, or its value must not fit the model's precision.
+        """The model refused a layer: so must the interpreter.
 
-        A model computes what the next layer will read (the logarithm of a field, say) as soon as the field is stored, so
-        it may refuse one layer earlier.
+        A model computes what the next layer will read (the logarithm of a field, say) as soon as the field is stored,
+        so it may refuse one layer earlier. And where a field is zero up to its own precision (a variance of equal
+        points), being zero is as good an answer as being tiny: then the layer behind it is judged from zero. What is
+        too large for the model's precision is no value either.
         """
         outcome.refused = True
-        fields: Mapping[str, Any] = before
-        for number in (layer, layer + 1):
-            try:
-                drawn = self.watched.noise(case, self._world(before).sizes, number + 1)
-                made = self.whole.advance(fields, number, noise=drawn)
-            except WeftError:
-                return
-            largest = max(float(np.max(np.abs(v), initial=0.0)) for step in made.steps for v in step.values())
-            if largest > float(np.finfo(self.dtype).max):
-                return
-            fields = made.fields
+        centres = self.form.centres(before, self._world(before).sizes)
+        fields, edge = before, False
+        for number in range(layer, (self.watched.depth or layer + 1) + 1):
+            drawn = self.watched.noise(case, self._world(before).sizes, number + 1)
+            for step, (equations, settled) in enumerate(self.steps):
+                world = replace(_with(self._world(fields), centres), noise={k: v[number] for k, v in drawn.items()})
+                try:
+                    made = self.singles[step].advance(fields, number, noise=drawn).fields
+                except WeftError:
+                    outcome.edges += edge
+                    return
+                for name, bound in bounds(world, equations).items():
+                    allowed = tolerance(bound, made[name], self.dtype)
+                    if allowed.scale > float(np.finfo(self.dtype).max):
+                        return
+                    if name not in settled:
+                        tiny = (made[name] != 0) & (np.abs(made[name]) <= allowed.bound + allowed.smallest)
+                        edge = edge or bool(tiny.any())
+                        made = {**made, name: np.where(tiny, 0.0, made[name])}
+                fields = made
         outcome.refused = False
         outcome.divergence = _one_sided(f"layer {layer + 1}", f"an error: {why}", "a value")
 

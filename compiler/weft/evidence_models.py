@@ -47,16 +47,22 @@ class Watched:
     def __init__(self, checked: Checked, model: Model) -> None:
         self.checked, self.model = checked, model
         self.dtype: Any = np.dtype(str(model.dtype).removeprefix("torch."))
+        unrolled = model.program.options.get("weights") == "unrolled"
+        self.depth = model.program.layers if unrolled else None  # the only number of layers it runs
         self.ends = tuple(_ends(model.program))
 
+    def fits(self, steps: int) -> bool:
+        """Whether the model has as many steps as a spec."""
+        return len(self.ends) == steps * (self.depth or 1)
+
     def watch(self, case: Case) -> Seen:
-        """Runs as many layers of a case as the model accepts; a `WeftRuntimeError` if it accepts not even the inputs."""
+        """Runs as many layers of a case as the model accepts; raises `WeftRuntimeError` if it refuses the inputs."""
         stopped = ""
-        for depth in range(case.layers, -1, -1):
+        for depth in range(case.layers, -1, -1) if self.depth is None else (self.depth,):
             try:
                 trace = self.model.trace(dict(case.inputs), **{**_settings(case), "layers": depth})
             except WeftRuntimeError as error:
-                if depth == 0:
+                if depth in (0, self.depth):
                     raise
                 stopped = str(error)
                 continue
@@ -96,7 +102,9 @@ class Watched:
     def _after_steps(self, trace: Any, layer: int) -> Iterator[dict[str, Array]]:
         """The fields as stored at the end of each step of a layer."""
         fields = self._stored(trace.fields[layer])
-        for step, block in zip(self.checked.spec.steps, self.ends, strict=True):
+        steps = self.checked.spec.steps
+        first = 0 if self.depth is None else layer * len(steps)
+        for step, block in zip(steps, self.ends[first : first + len(steps)], strict=True):
             for equation in step.equations:
                 name = equation.target.name
                 home = self.checked.fields[name].home

@@ -1,7 +1,7 @@
 """The syntax tree of a spec: one frozen dataclass per construct, each with the span it was read from.
 
-Nothing here is resolved: a `Ref` is a name with indices, whether it means a field, a `let`, a parameter or a dimension is
-settled by the checker. Sugar that changes no meaning (`+=`) is undone by the parser; everything else stays as written.
+Nothing here is resolved: a `Ref` is a name with indices, whether it means a field, a `let`, a parameter or a dimension
+is settled by the checker. Sugar that changes no meaning (`+=`) is undone by the parser; all else stays as written.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ Condition: TypeAlias = Member | Compare | Different
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """What a choice does with equal scores; `within` counts scores closer than `epsilon` as equal and takes the first."""
+    """What a choice does with equal scores. `within`: closer than `epsilon` to the best is equal, and the first wins."""
 
     span: Span
     rule: Literal["first", "split", "average", "within"]

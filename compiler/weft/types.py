@@ -43,9 +43,9 @@ class FieldType:
 class Type:
     """The type of an expression.
 
-    `width`: None for a number. `indices`: the index variables it depends on. `undefined`: the sub-expression that may be
-    undefined (an empty mean, `unit` of zero), or None when the value is always defined. `kind` is set for expressions
-    that are weights over an index: `onehot` or `simplex`.
+    `width`: None for a number. `indices`: the index variables it depends on. `undefined`: the sub-expression that may
+    be undefined (an empty mean, `unit` of zero), or None when the value is always defined. `kind` is set for
+    expressions that are weights over an index: `onehot` or `simplex`.
     """
 
     width: Dimension | None = None

@@ -14,8 +14,9 @@ ORDER: tuple[Strength, ...] = ("proved", "proved up to eps", "tested", "not show
 class Check:
     """One piece of evidence.
 
-    `worst` is the error that came nearest to what is allowed, `allowed` the bound there, 16 * eps * kappa * max|f| with
-    `kappa` the condition of that equation; 0 allowed means bit for bit. `shows` is what the check is worth if it passes.
+    `worst` is the error that came nearest to what is allowed, `allowed` the bound there, 16 * eps * kappa * max|f|
+    with `kappa` the condition of that equation; 0 allowed means bit for bit. `shows` is what the check is worth if it
+    passes.
     """
 
     name: str

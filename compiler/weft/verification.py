@@ -2,53 +2,43 @@
 
 Three kinds of evidence, each a list of checks: the example blocks of the spec, run by the interpreter and by the
 transformer; every step of every layer, held against the interpreter from the same stored fields, on random and on
-adversarial inputs; whole runs. A model is judged by what its weights compute, never by how they came about: nothing here
-compares bytes, digests or a fresh compilation.
+adversarial inputs; whole runs. A model is judged by what its weights compute, never by how they came about: nothing
+here compares bytes, digests or a fresh compilation.
 
-A verdict is as strong as the weakest kind of evidence that a claim rests on. `tested` is the strongest that comparison can
-give; `proved` and `proved up to eps` are reserved for checks that hold for all inputs.
+A verdict is as strong as the weakest kind of evidence that a claim rests on. `tested` is the strongest that
+comparison can give; `proved` and `proved up to eps` are reserved for checks that hold for all inputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from weft.catalogue import is_model
 from weft.check import check
 from weft.compiling import SpecLike, checked_spec, compile
 from weft.errors import InputError
 from weft.parse import parse
-from weft.source import Source
+from weft.source import Source, printable
 from weft.styles import CHOICES
 from weft.types import Checked
 from weft.verdict import Check, Verdict
 from weft_runtime.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from weft.evidence_layers import Judge
+    from weft.evidence_runs import Subject
 
 __all__ = ["Check", "Verdict", "verify"]
 
 Dtype = Literal["float64", "float32"]
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
-CASES = 60
-WHOLE_RUNS = 6
-WHOLE_LAYERS = 6
-DATA_LAYERS = 3
+CASES = 24
 
 # Widths of vectors and sizes of fixed sets where the user leaves them open; the first is the ordinary one.
 SIZES = ((2, 3), (1, 2), (3, 1), (1, 1), (2, 5))
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """One compiled model under judgement. `share` is its part of the cases."""
-
-    checkpoint: Checkpoint
-    share: float
 
 
 def verify(
@@ -70,32 +60,22 @@ def verify(
     >>> weft.verify("lloyd", cases=10).verdict
     'tested'
     """
+    from weft.evidence_runs import examples, layers, on_data
+    from weft.evidence_trajectories import whole_runs
+
     if cases < 1:
         raise InputError("verify needs at least one case")
-    model = _model(target)
-    if model is not None:
-        checked = check(parse(Source(model.spec_name or "spec", model.spec_text)))
-        _unchanged(model, dims, params)
-        groups = {str(model.program.options.get("scores", "as compiled")): [Subject(model, 1.0)]}
-    else:
-        assert not isinstance(target, Checkpoint)
-        checked = checked_spec(target)
-        sizes = list(_dimensions(checked, dims or {}, data or {}))
-        shares = [1.0] if len(sizes) == 1 else [0.4] + [0.6 / (len(sizes) - 1)] * (len(sizes) - 1)
-        groups = {
-            style: [
-                Subject(compile(checked, one, params, scores=style), share)
-                for one, share in zip(sizes, shares, strict=True)
-            ]
-            for style in CHOICES["scores"]
-        }
-    from weft.evidence_runs import examples, layers, on_data, whole_runs
-
     say = progress or (lambda text: None)
+    model = _model(target)
+    checked = _spec(target) if model is None else check(parse(Source(model.spec_name or "spec", model.spec_text)))
+    if model is not None:
+        _unchanged(model, dims, params)
+    _known_inputs(checked, data or {})
+    groups = _compiled(checked, dims or {}, params or {}, data or {}) if model is None else _as_it_is(model)
     found: list[Check] = []
     if checked.spec.examples:
         say("examples")
-        found += examples(checked, model, tuple(groups) if model is None else ())
+        found += examples(checked, model, tuple(groups))
     for style, subjects in groups.items():
         for dtype in dtypes:
             say(f"layers, {style}, {dtype}")
@@ -106,6 +86,11 @@ def verify(
         say(f"whole runs, {style}")
         found.append(whole_runs(checked, subjects[0].checkpoint, style, seed))
     return Verdict(checked.spec.name, tuple(found), seed)
+
+
+def _spec(target: SpecLike | Checkpoint) -> Checked:
+    assert not isinstance(target, Checkpoint)
+    return checked_spec(target)
 
 
 def _model(target: SpecLike | Checkpoint) -> Checkpoint | None:
@@ -128,6 +113,27 @@ def _unchanged(model: Checkpoint, dims: Mapping[str, Any] | None, params: Mappin
             raise InputError(f"this model was compiled without {name}; compile the spec with it to judge that")
 
 
+def _as_it_is(model: Checkpoint) -> dict[str, list[Subject]]:
+    from weft.evidence_runs import Subject
+
+    return {model.program.options.get("scores", "as it is"): [Subject(model)]}
+
+
+def _compiled(
+    checked: Checked, dims: Mapping[str, int], params: Mapping[str, float], data: Mapping[str, Any]
+) -> dict[str, list[Subject]]:
+    """The spec in every style of scores, at every size to be judged."""
+    from weft.evidence_runs import Subject
+
+    sizes = list(_dimensions(checked, dims, data))
+    shares = [1.0] if len(sizes) == 1 else [0.4] + [0.6 / (len(sizes) - 1)] * (len(sizes) - 1)
+    groups: dict[str, list[Subject]] = {}
+    for style in CHOICES["scores"]:
+        made = (compile(checked, one, params, scores=style) for one in sizes)  # type: ignore[arg-type]
+        groups[style] = [Subject(model, share) for model, share in zip(made, shares, strict=True)]
+    return groups
+
+
 def _dimensions(checked: Checked, given: Mapping[str, int], data: Mapping[str, Any]) -> Iterator[dict[str, int]]:
     """Dimensions to compile for: what is given or follows from the data, and several sizes for the rest."""
     known = {**_from_data(checked, data), **given}
@@ -140,17 +146,20 @@ def _dimensions(checked: Checked, given: Mapping[str, int], data: Mapping[str, A
             yield dims
 
 
-def _from_data(checked: Checked, data: Mapping[str, Any]) -> dict[str, int]:
-    import numpy as np
+def _known_inputs(checked: Checked, data: Mapping[str, Any]) -> None:
+    inputs = [f.target.name for f in checked.spec.inputs]
+    for name in data:
+        if name not in inputs:
+            raise InputError(f"{checked.spec.name} has no input {printable(name)}; its inputs are {', '.join(inputs)}")
 
+
+def _from_data(checked: Checked, data: Mapping[str, Any]) -> dict[str, int]:
+    """Dimensions that the shapes of the data fix."""
     known: dict[str, int] = {}
     for name, values in data.items():
-        one = checked.fields.get(name)
-        if one is None or one.role != "input":
-            inputs = ", ".join(f.target.name for f in checked.spec.inputs)
-            raise InputError(f"{checked.spec.name} has no input {name}; its inputs are {inputs}")
-        shape = np.shape(values)
-        home, columns = checked.sets[one.home], checked.sets[one.columns] if one.columns else one.width
-        pairs = [(home, shape[0])] + ([(columns, shape[1])] if len(shape) == 2 else [])
-        known |= {dim: size for dim, size in pairs if isinstance(dim, str)}
+        one = checked.fields[name]
+        columns = checked.sets[one.columns] if one.columns else one.width
+        for dim, size in zip((checked.sets[one.home], columns), np.shape(values), strict=False):
+            if isinstance(dim, str):
+                known[dim] = size
     return known

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from weft_runtime.attention import HeadRun
+from weft_runtime.errors import RunError, shown
+from weft_runtime.hooks import padded
 from weft_runtime.ir import Attend, Input, Output, Program
-from weft_runtime.reference import Problem, padded
 from weft_runtime.results import Fields, Lazy, OneHot, Outputs, Trace
 from weft_runtime.run import Run
+from weft_runtime.state import Problem
 from weft_runtime.sums import exact_sum
 
 
@@ -35,7 +37,7 @@ def fields(run: Run) -> Fields:
     found = {
         item.name: slot_values(run, run.problems, item.stream, item.slot)
         for item in field_inputs(run.program)
-        if (item.stream, item.slot) in run.engine.ready
+        if (item.stream, item.slot) in run.engine.upkeep.ready
     }
     return Fields(found)
 
@@ -61,17 +63,25 @@ def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot
     """One output, read from these problems."""
     dtype = run.engine.dtype
     if output.kind == "pattern":
-        return _pattern(run, output, problems)
+        return _fitting(output, _pattern(run, output, problems), dtype)
     if output.kind in ("total", "common"):
         columns = [p.z[output.stream][:, run.program.stream(output.stream).slot(output.slot).offset] for p in problems]
         found = [(exact_sum(c, 0) if output.kind == "total" else c[0]).to(dtype) for c in columns]
-        return torch.stack(found) if run.batch.batched else found[0]
-    value = slot_values(run, problems, output.stream, output.slot)
+        return _fitting(output, torch.stack(found) if run.batch.batched else found[0], dtype)
+    value = _fitting(output, slot_values(run, problems, output.stream, output.slot), dtype)
     if output.kind == "number":
         return value[..., 0]
     if output.kind == "onehot":
         plain = value.detach()
         return OneHot(torch.where((plain != 0).any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype)
+    return value
+
+
+def _fitting(output: Output, value: Tensor, dtype: torch.dtype) -> Tensor:
+    """The value, unless it became infinite in the storage dtype."""
+    if not value.is_meta and not bool(torch.isfinite(value.detach()).all()):
+        name = str(dtype).removeprefix("torch.")
+        raise RunError(f"output {shown(output.name)} does not fit {name}; scale the inputs down")
     return value
 
 
@@ -103,7 +113,7 @@ def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
     assert head is not None
     parts = []
     for problem in problems:
-        engine.demand(problem, (Attend({}, (head,)),))
+        engine.upkeep.demand(problem, (Attend({}, (head,)),))
         engine.enter(problem, bounded=True)
         assert problem.exact is not None
         pattern = _drained(HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, False).run(True))

@@ -20,10 +20,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from weft_runtime.errors import ModelError, shown
+from weft_runtime.errors import ModelError, need, shown
 from weft_runtime.ir import FORMAT, Program
 from weft_runtime.manifest import decode_program, dumps, encode, loads
-from weft_runtime.validate import check_values, need, verify
+from weft_runtime.tensor_checks import check_values
+from weft_runtime.validate import verify
 
 MAX_HEADER = 16 << 20  # bytes of the JSON header
 MAX_TENSORS = 1 << 18

@@ -209,7 +209,8 @@ class _Normmax:
         if not rest:
             return True
         following = max(high[key] for key in rest)
-        return worst > following and self.gamma * (sum(low[key] for key in best) - count * following) >= 1
+        # Together the two conditions put every kept score above every other one.
+        return self.gamma * (sum(low[key] for key in best) - count * following) >= 1
 
 
 def _best(values: dict[int, Fraction], left: int, keep_ties: bool) -> list[int]:

@@ -23,6 +23,12 @@ class RunError(WeftRuntimeError):
     """Inputs, options or values that a run cannot accept."""
 
 
+def need(holds: bool, message: str) -> None:
+    """Raises `ModelError` unless something holds."""
+    if not holds:
+        raise ModelError(message)
+
+
 def shown(name: object, limit: int = 80) -> str:
     """A name from outside as it may be printed: control characters escaped, long ones cut."""
     text = str(name)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from weft_runtime.ir import FFN, HARD, Head, Score, Sublayer
+from weft_runtime.twins import Row, columns_read, first_twins
 
 HALF = Fraction(1, 2)
-Row = tuple[tuple[int, Fraction], ...]
 
 
 class NotRational(Exception):
@@ -185,46 +185,18 @@ class Exact:
         if level:
             return self._score(score, level, head, query, key)
         # Tokens that agree in what the score reads have equal scores; data on grids and collapsed states have many.
-        query, key = self._twins(score, head.query, "query")[query], self._twins(score, head.keys, "key")[key]
+        query, key = self._first(score, head.query, "query")[query], self._first(score, head.keys, "key")[key]
         place = (id(score), query, key)
         if place not in self._scores:
             self._scores[place] = self._score(score, 0, head, query, key)
         return self._scores[place]
 
-    def _twins(self, score: Score, stream: str, side: str) -> list[int]:
-        """For every token the first one that agrees with it in all that this side of a score reads."""
+    def _first(self, score: Score, stream: str, side: Literal["query", "key"]) -> list[int]:
         place = (id(score), side)
         if place not in self._firsts:
-            columns: set[int] = set()
-            seen: set[str] = set()
-            for part in score.parts:
-                names = [part.q if side == "query" else part.k]
-                if part.scale is not None and part.scale[0] == side:
-                    names.append(part.scale[1])
-                for name in names:
-                    for row in self.weights.rows(name):
-                        self._trace(stream, row, columns, seen)
-            read = self.base[stream][:, sorted(columns)].cpu().numpy() + 0.0  # -0.0 is 0.0
-            if columns:
-                _, first, group = np.unique(read, axis=0, return_index=True, return_inverse=True)
-                self._firsts[place] = first[group.reshape(-1)].tolist()
-            else:
-                self._firsts[place] = [0] * len(read)
+            columns = columns_read(score, side, stream, self.weights.rows, self._makers)
+            self._firsts[place] = first_twins(self.base[stream], columns)
         return self._firsts[place]
-
-    def _trace(self, stream: str, row: Row, columns: set[int], seen: set[str]) -> None:
-        """Adds the columns of data that a row depends on, through derived slots; `seen` are matrices traced before."""
-        for column, _ in row:
-            maker = self._makers.get((stream, column))
-            if maker is None:
-                columns.add(column)
-                continue
-            self._trace(stream, self.weights.rows(maker.carry)[column], columns, seen)
-            for name in (maker.a, maker.b):
-                if name is not None and name not in seen:
-                    seen.add(name)
-                    for inner in self.weights.rows(name):
-                        self._trace(stream, inner, columns, seen)
 
     def _score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:
         total = Fraction(0)

@@ -11,6 +11,7 @@ it saw; from there on the replaced numbers are data, and decisions about them co
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
@@ -108,3 +109,22 @@ def visit(site: nn.Module, value: Tensor) -> tuple[Tensor, bool]:
         shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise TypeError(f"a hook returned {shape} where a tensor of shape {tuple(value.shape)} is expected")
     return out, out is not value or out._version != version
+
+
+def show(site: nn.Module, batched: bool, tensors: list[Tensor]) -> tuple[list[Tensor], bool]:
+    """Shows the tensors of all problems to a site, a batch as one tensor padded with zeros."""
+    if not batched:
+        out, changed = visit(site, tensors[0])
+        return [out], changed
+    out, changed = visit(site, padded(tensors))
+    return [out[i][tuple(slice(n) for n in t.shape)] for i, t in enumerate(tensors)], changed
+
+
+def padded(tensors: list[Tensor]) -> Tensor:
+    """Tensors of different sizes as one, filled up with zeros."""
+    sizes = [max(t.shape[axis] for t in tensors) for axis in range(tensors[0].dim())]
+    rows = []
+    for tensor in tensors:
+        pads = [n for size, have in zip(reversed(sizes), reversed(tensor.shape), strict=True) for n in (0, size - have)]
+        rows.append(nn.functional.pad(tensor, pads) if any(pads) else tensor)
+    return torch.stack(rows)

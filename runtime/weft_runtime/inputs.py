@@ -14,10 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft_runtime.contracts import kept
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.initial import start
 from weft_runtime.ir import Input, Program
 from weft_runtime.noise import check_seed
+
+SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit")  # what a call takes besides inputs
 
 
 @dataclass(slots=True)
@@ -51,7 +54,6 @@ class Reader:
     dtype: torch.dtype
     device: torch.device
     may_start: bool = True  # whether initialisers fill what is missing
-    checked: bool = True  # whether contracts apply
 
     def read(self, given: Mapping[str, Any], mask: Mapping[str, Any] | None, seed: int | Sequence[int] | None) -> Batch:
         """The batch, or a RunError that names the input and the row."""
@@ -82,7 +84,7 @@ class Reader:
             if item.name in arrays:
                 for number in range(count):
                     rows = self._rows(item, arrays[item.name], number, layouts[item.stream])
-                    values[number][item.name] = self._checked(item, rows, number if batched else None)
+                    values[number][item.name] = kept(item, rows, self.dtype, number if batched else None)
         seeds = _seeds(seed, count)
         if self.may_start:
             self._start(values, layouts, seeds, count)
@@ -93,7 +95,7 @@ class Reader:
         known = [item.name for item in self.inputs]
         for name in given:
             if name not in known:
-                raise RunError(f"unknown input {shown(name)}{suggestion(str(name), known)}")
+                raise RunError(f"unknown input {shown(name)}{suggestion(str(name), [*known, *SETTINGS])}")
 
     def _slot_width(self, item: Input) -> int:
         return self.program.stream(item.stream).slot(item.slot).width
@@ -194,8 +196,8 @@ class Reader:
             raise RunError(f"give {name} as a list of arrays or with a mask, not both")
         tensor = tensor.to(self.device)
         rows = [row.nonzero()[:, 0] for row in tensor]
-        for number, kept in enumerate(rows):
-            if len(kept) == 0:
+        for number, places_used in enumerate(rows):
+            if len(places_used) == 0:
                 raise RunError(f"problem {number} of the batch has no token of {name}; at least one is needed")
         return Layout(places, rows)
 
@@ -206,44 +208,6 @@ class Reader:
             rows = array[number] if self._is_batch(array, item.name) else array
             rows = rows if len(layout.rows[number]) == len(rows) else rows[layout.rows[number]]
         return rows[:, None] if self._rank(item) == 1 else rows
-
-    # ------------------------------------------------------------------ contracts
-    def _checked(self, item: Input, rows: Tensor, number: int | None) -> Tensor:
-        """The rows as the storage dtype holds them, when they keep the contract of the input."""
-        stored = rows.to(self.dtype)
-        value = stored.to(torch.float64)
-        if value.is_meta or not self.checked:
-            return value
-        plain = value.detach()
-        self._demand(~torch.isfinite(plain), item, number, rows, "is not finite; remove the row or fill the gap")
-        eps, width = torch.finfo(self.dtype).eps, plain.shape[1]
-        if item.kind == "unit":
-            off = (plain.square().sum(1) - 1).abs() > 16 * eps * width
-            self._demand(off[:, None], item, number, None, "is not a unit vector; divide it by its length first")
-        if item.kind == "onehot":
-            off = ((plain != 0) & (plain != 1)).any(1) | (plain.sum(1) != 1)
-            self._demand(off[:, None], item, number, None, "is not one-hot: exactly one entry must be 1, the others 0")
-        if item.kind == "simplex":
-            off = (plain < 0).any(1) | ((plain.sum(1) - 1).abs() > 16 * eps * width)
-            self._demand(off[:, None], item, number, None, "is not a row of weights: entries >= 0 that sum to 1")
-        if item.low is not None:
-            low, strict = item.low
-            text = f"is out of range: {'more than' if strict else 'at least'} {low:g} is needed"
-            self._demand(plain <= low if strict else plain < low, item, number, rows, text)
-        if item.high is not None:
-            high, strict = item.high
-            text = f"is out of range: {'less than' if strict else 'at most'} {high:g} is needed"
-            self._demand(plain >= high if strict else plain > high, item, number, rows, text)
-        return value
-
-    def _demand(self, wrong: Tensor, item: Input, number: int | None, rows: Tensor | None, text: str) -> None:
-        if not bool(wrong.any()):
-            return
-        row, column = (int(i) for i in wrong.nonzero()[0])
-        place = f"row {row}" + (f", column {column}" if rows is not None and rows.shape[1] > 1 else "")
-        value = "" if rows is None else f" ({float(rows[row, column].detach()):g})"
-        problem = "" if number is None else f"problem {number}, "
-        raise RunError(f"{shown(item.name)}: {problem}{place}{value} {text} (rows are counted from 0)")
 
     # ------------------------------------------------------------------ initialisers
     def _start(self, values: list[dict[str, Tensor]], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
@@ -269,7 +233,7 @@ class Reader:
                     f"{_some(layout.sizes())} tokens; give {_call(item.name)}"
                 )
             for number, part in enumerate(rows):
-                values[number][item.name] = self._checked(item, part, number if count > 1 else None)
+                values[number][item.name] = kept(item, part, self.dtype, number if count > 1 else None)
 
 
 def _call(name: str) -> str:

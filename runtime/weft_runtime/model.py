@@ -18,14 +18,13 @@ from weft_runtime import answers
 from weft_runtime.checkpoint import Checkpoint
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.hooks import Named, attribute, blocks
-from weft_runtime.inputs import Reader
+from weft_runtime.inputs import SETTINGS, Reader
 from weft_runtime.ir import Program
 from weft_runtime.results import Fields, Outputs, Report, Trace
 from weft_runtime.run import Run, Sites, is_unrolled
-from weft_runtime.validate import check_values
+from weft_runtime.tensor_checks import check_values
 
 DTYPES = (torch.float32, torch.float64)
-SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit")
 Seed = int | Sequence[int] | None
 Arrays = Mapping[str, Any] | None
 

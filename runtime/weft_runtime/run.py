@@ -6,7 +6,7 @@ A `Run` owns the residuals of its problems and the backend that advances them; `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -18,7 +18,8 @@ from weft_runtime.hooks import Block
 from weft_runtime.inputs import Batch
 from weft_runtime.ir import Input, Program, Step
 from weft_runtime.noise import noise as draw
-from weft_runtime.reference import Problem, Reference
+from weft_runtime.reference import Reference
+from weft_runtime.state import Problem
 from weft_runtime.weights import Weights
 
 
@@ -63,8 +64,8 @@ class Run:
         for number, values in enumerate(batch.values):
             filled = {places[name]: rows for name, rows in values.items()}
             problems.append(Problem(embed(program, filled, batch, number, device), number))
-        engine.ready.update(places[name] for name in batch.values[0])
-        engine.refresh(problems)
+        engine.upkeep.ready.update(places[name] for name in batch.values[0])
+        engine.upkeep.refresh(problems)
         explicit = explicit_noise(program, noise, batch, layers, device)
         return cls(program, sites, engine, batch, problems, explicit, [0] * batch.count, [False] * batch.count)
 
@@ -118,8 +119,7 @@ class Run:
             self.refill(0, problems)
         last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
         chosen, blocks, first = list(self.steps(last))[step]
-        engine = replace(self.engine, ready=set(self.engine.ready), tap=None, pattern_tap=None)
-        engine.step(chosen, problems, blocks, "again", first)
+        self.engine.aside().step(chosen, problems, blocks, "again", first)
         return problems
 
     def readout(self) -> None:
@@ -134,9 +134,9 @@ class Run:
             if item.slot not in given:
                 for problem in problems:
                     self._fill(item, index, problem)
-                self.engine.ready.add((item.stream, item.slot))
+                self.engine.upkeep.ready.add((item.stream, item.slot))
         if self.program.noises:
-            self.engine.refresh(problems)
+            self.engine.upkeep.refresh(problems)
 
     def _fill(self, item: Input, index: int, problem: Problem) -> None:
         slot = self.program.stream(item.stream).slot(item.slot)

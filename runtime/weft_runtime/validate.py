@@ -1,8 +1,7 @@
 """Checks that a program is one the runtime can run: `verify(program, shapes)` returns or raises `ModelError`.
 
 Invariants: counts within limits; names unique; slots contiguous; every reference to a stream, slot, input or tensor
-resolves; parameters of weightings are complete and in range; tensors have the shapes their uses imply, each is used,
-and (`check_values`) all are finite and derived slots depend on no later one.
+resolves; parameters of weightings are complete and in range; tensors fit (`tensor_checks`).
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-import numpy.typing as npt
-
-from weft_runtime.errors import ModelError, shown
-from weft_runtime.ir import FFN, Attend, Head, Input, Output, Program, Stream, TensorUse
+from weft_runtime.errors import ModelError, need, shown
+from weft_runtime.ir import FFN, Attend, Head, Input, Output, Program, Stream
+from weft_runtime.tensor_checks import check_shapes
 
 MAX_STREAMS = 64
 MAX_SLOTS = 4096  # of one stream
@@ -24,23 +21,12 @@ MAX_STEPS = 1 << 14
 MAX_SUBLAYERS = 1 << 16
 MAX_HEADS = 1 << 16
 MAX_PARTS = 1 << 10  # of one score
-MAX_ROWS = 1 << 20  # of one Q, K, A or B
 MAX_LAYERS = 1 << 20
-MAX_TENSOR_NAME = 300
 MAX_NUMBER = 10**300  # of a fraction, so that it fits a float64
 
 INITIALISERS = ("random", "spread", "first", "copy")
 NEEDS_B = frozenset({"product", "select"})
 MAY_HAVE_B = frozenset({"product", "select", "unit", "layer"})
-
-
-def fail(message: str) -> None:
-    raise ModelError(message)
-
-
-def need(holds: bool, message: str) -> None:
-    if not holds:
-        fail(message)
 
 
 def unique(names: Iterable[str], what: str) -> None:
@@ -290,60 +276,3 @@ class _Checker:
         steps = len(self.program.layer)
         inside = output.again is None or 0 <= output.again < steps
         need(inside, f"{where} is to be made again by step {output.again}, but a layer has {steps} steps")
-
-
-def check_shapes(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Every named tensor is there with the shape its uses imply, and there are no others."""
-    uses = program.tensors()
-    free: dict[str, int] = {}
-    for name, all_uses in uses.items():
-        need(0 < len(name) <= MAX_TENSOR_NAME and name.isprintable(), f"{shown(name)} cannot be the name of a tensor")
-        need(name in shapes, f"{all_uses[0].where} needs a tensor {shown(name)}, which is not in the file")
-        for use in all_uses:
-            _fit(name, shapes[name], use, free)
-    unused = sorted(set(shapes) - set(uses))
-    need(not unused, f"tensor {shown(unused[0] if unused else '')} is not used by the program")
-
-
-def _fit(name: str, shape: tuple[int, ...], use: TensorUse, free: dict[str, int]) -> None:
-    wanted: list[int] = []
-    for axis, dimension in enumerate(use.shape):
-        if isinstance(dimension, tuple):
-            symbol, extra = dimension
-            if symbol not in free and axis < len(shape):
-                free[symbol] = shape[axis] - extra
-            dimension = free.get(symbol, 0) + extra
-        wanted.append(dimension)
-    need(
-        shape == tuple(wanted), f"tensor {shown(name)} has shape {shape}, but {shown(use.where)} needs {tuple(wanted)}"
-    )
-    need(
-        all(1 <= size <= MAX_ROWS for size in shape),
-        f"tensor {shown(name)} has shape {shape}; sizes are 1 to {MAX_ROWS}",
-    )
-
-
-def check_values(program: Program, tensors: Mapping[str, npt.NDArray[np.float64]]) -> None:
-    """All numbers are finite, and every derived slot is computed from fields, constants and earlier derived slots."""
-    for name, array in tensors.items():
-        need(bool(np.isfinite(array).all()), f"tensor {shown(name)} holds a value that is not finite")
-    for stream in program.streams:
-        done: set[str] = set()
-        for index, ffn in enumerate(stream.derived):
-            read = sources(stream, ffn, tensors)
-            for slot in stream.slots:
-                early = slot.role != "derived" or slot.name in done or slot.name not in read
-                where = f"streams.{shown(stream.name)}.derived.{index}"
-                need(early, f"{where} reads derived slot {shown(slot.name)} before it is computed (a cycle)")
-            done.update(ffn.writes)
-
-
-def sources(stream: Stream, ffn: FFN, tensors: Mapping[str, npt.NDArray[np.float64]]) -> set[str]:
-    """The slots that the written slots of a feed-forward depend on."""
-    used = np.zeros(stream.width, dtype=bool)
-    for name in (ffn.a, ffn.b):
-        if name is not None:
-            used |= (tensors[name] != 0).any(0)
-    for name in ffn.writes:
-        used |= (tensors[ffn.carry][stream.slot(name).columns] != 0).any(0)
-    return {slot.name for slot in stream.slots if used[slot.columns].any()}

@@ -1,0 +1,24 @@
+"""One problem of a batch while a program runs on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from weft_runtime.exact import Exact
+
+
+@dataclass(slots=True)
+class Problem:
+    """One problem of a batch: the residual of every stream, in float64 with fields rounded to the storage dtype."""
+
+    z: dict[str, Tensor]
+    number: int = 0  # its place in the batch
+    faults: dict[tuple[str, str], str] = field(default_factory=dict)  # derived slots without a value, and why
+    zeros: dict[tuple[str, ...], Tensor] = field(default_factory=dict)  # rows where a derived norm took its fallback
+    exact: Exact | None = None
+    radii: dict[str, Tensor] | None = None
+
+    def copy(self) -> Problem:
+        return Problem(dict(self.z), self.number, dict(self.faults), dict(self.zeros))

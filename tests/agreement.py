@@ -1,0 +1,46 @@
+"""Asserting that a model agrees with the interpreter under the numeric contract, with a small counterexample if not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from weft.compiling import checked_spec, compile
+from weft.evidence_inputs import Case
+from weft.evidence_layers import Judge, Outcome
+from weft.evidence_runs import judge_of, shrunk, written
+from weft.source import Source
+from weft.types import Checked
+
+INVENTIONS = Path(__file__).parent / "inventions"
+
+
+@cache
+def invention(name: str) -> Checked:
+    """A spec that exists only in the tests."""
+    return checked_spec(Source(f"{name}.weft", (INVENTIONS / f"{name}.weft").read_text(encoding="utf-8")))
+
+
+def default_dims(checked: Checked, width: int = 2, count: int = 3) -> dict[str, int]:
+    """A size for every dimension: vectors of `width`, sets of `count`."""
+    counts = {size for size in checked.sets.values() if isinstance(size, str)}
+    return {name: count if name in counts else width for name in checked.dims}
+
+
+def judge(checked: Checked, dims: dict[str, int], scores: str, dtype: str) -> Judge:
+    """The compiled spec, ready to be compared with its meaning."""
+    return judge_of(checked, compile(checked, dims, scores=scores), dtype)  # type: ignore[arg-type]
+
+
+def assert_agrees(judge: Judge, cases: Iterable[Case], answers: bool = False) -> list[Outcome]:
+    """Every case, every step, every field; at least one step must have been compared."""
+    outcomes = []
+    for case in cases:
+        outcome = judge.judge(case, answers)
+        if outcome.divergence is not None:
+            small, why = shrunk(judge, case)
+            raise AssertionError(f"{why}\n{small.family}, {small.layers} layers, seed {small.seed}\n{written(small)}")
+        outcomes.append(outcome)
+    assert sum(outcome.steps for outcome in outcomes) > 0, "no step could be compared"
+    return outcomes
