@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 from weft.compiling import checked_spec, compile
-from weft.evidence_inputs import Case
-from weft.evidence_layers import Judge, Outcome
-from weft.evidence_runs import judge_of, shrunk, written
+from weft.evidence.inputs import Case
+from weft.evidence.layers import Judge, Outcome
+from weft.evidence.runs import judge_of, shrunk, written
 from weft.source import Source
 from weft.types import Checked
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.check import check
-from weft.interpreter import Interpreter, Run
-from weft.parse import parse
+from weft.language.check import check
+from weft.language.parse import parse
+from weft.meaning.interpreter import Interpreter, Run
 
 CLUSTERS = "algorithm test\ntokens i, l, q in points  j, h in centers : k\ninputs x[i] : R^d  c[j] : R^d\n"
 POINTS = "algorithm test\ntokens i, l, q in points\ninputs x[i] : R^d\n"

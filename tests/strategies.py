@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from weft.evidence_inputs import FAMILIES, PAIRS, Case, Shape, conform, draw
+
+from weft.evidence.inputs import FAMILIES, PAIRS, Case, Shape, conform, draw
 from weft.types import Checked
 
 SCALES = (1.0, 1e-6, 1e-3, 1e3, 1e6)

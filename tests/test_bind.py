@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from weft.bind import Bound, bind, split
-from weft.check import check
 from weft.errors import InputError
-from weft.parse import parse
+from weft.language.bind import Bound, bind, split
+from weft.language.check import check
+from weft.language.parse import parse
 from weft.source import Source
 
 SPEC = check(

@@ -10,9 +10,9 @@ import pytest
 
 from spec_texts import GOOD, SHIPPED, with_equation
 from weft import syntax as ast
-from weft.check import check, type_of
 from weft.errors import SpecError
-from weft.parse import parse, read_spec
+from weft.language.check import check, type_of
+from weft.language.parse import parse, read_spec
 from weft.types import Checked, FieldType
 
 

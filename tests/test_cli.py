@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from weft import cli, command_list
-from weft.catalogue import names
-from weft.check import check
-from weft.command_compile import file_size
-from weft.command_new import starter
+from weft import cli
+from weft.commands import list as command_list
+from weft.commands.compile import file_size
+from weft.commands.new import starter
+from weft.commands.options import STYLE_HELP, UsageError, definitions, split_definitions
 from weft.errors import InputError
-from weft.options import STYLE_HELP, UsageError, definitions, split_definitions
-from weft.parse import parse
+from weft.language.check import check
+from weft.language.parse import parse
+from weft.locate import names
+from weft.lowering.styles import CHOICES
 from weft.source import Source
-from weft.styles import CHOICES
 
 Weft = Callable[..., tuple[int, str, str]]
 

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import cli, command_run, folder
-from weft.datafiles import read_table
-from weft.folder import whole_file, whole_folder
-from weft.options import UsageError
+from weft import cli
+from weft.commands import folder
+from weft.commands import run as command_run
+from weft.commands.datafiles import read_table
+from weft.commands.folder import whole_file, whole_folder
+from weft.commands.options import UsageError
 from weft_runtime.checkpoint import Checkpoint
 
 Weft = Callable[..., tuple[int, str, str]]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft import datafiles
-from weft.datafiles import read_table, write_table
+from weft.commands import datafiles
+from weft.commands.datafiles import read_table, write_table
+from weft.commands.progress import Line, progress
 from weft.errors import InputError
-from weft.progress import Line, progress
 
 
 def write(folder: Path, text: str | bytes, name: str = "points.csv") -> Path:

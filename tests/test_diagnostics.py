@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Golden
-from weft.check import check
 from weft.errors import SpecError
-from weft.parse import parse, read_spec
+from weft.language.check import check
+from weft.language.parse import parse, read_spec
 from weft.source import Source
 
 FOLDER = Path(__file__).parent / "diagnostics"

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spec_texts import GOOD
-from weft.check import check
 from weft.errors import WeftError
-from weft.parse import parse, read_spec
+from weft.language.check import check
+from weft.language.parse import parse, read_spec
 from weft.source import Source
 
 TEXTS = [path.read_text(encoding="utf-8") for path in GOOD]

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interpreting import CLUSTERS
-from weft.check import check
-from weft.meaning_decisions import Tally
-from weft.meaning_expressions import Evaluator
-from weft.meaning_rationals import Exact, Irrational
-from weft.meaning_surroundings import Surroundings
-from weft.meaning_tables import Table, applied
-from weft.parse import parse
+from weft.language.check import check
+from weft.language.parse import parse
+from weft.meaning.decisions import Tally
+from weft.meaning.expressions import Evaluator
+from weft.meaning.rationals import Exact, Irrational
+from weft.meaning.surroundings import Surroundings
+from weft.meaning.tables import Table, applied
 from weft.syntax import Expr
 
 law = settings(derandomize=True, deadline=None, max_examples=100)

@@ -9,7 +9,7 @@ import pytest
 
 from interpreting import CLUSTERS, FIVE, LLOYD, POINTS, interpreter
 from weft.errors import InputError
-from weft.meaning_noise import draw, philox, uniforms
+from weft.meaning.noise import draw, philox, uniforms
 
 # Known answers of Random123 1.09 for philox4x32-10: counter, key, result
 VECTORS = [

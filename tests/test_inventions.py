@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from agreement import INVENTIONS, assert_agrees, default_dims, invention, judge
-from weft.catalogue import names
-from weft.evidence_examples import answers, settings
-from weft.evidence_inputs import FAMILIES, cases
-from weft.evidence_models import columns
-from weft.styles import CHOICES
-from weft_runtime import load
 from weft.compiling import compile
+from weft.evidence.examples import answers, settings
+from weft.evidence.inputs import FAMILIES, cases
+from weft.evidence.models import columns
+from weft.locate import names
+from weft.lowering.styles import CHOICES
+from weft_runtime import load
 
 NAMES = sorted(path.stem for path in INVENTIONS.glob("*.weft"))
 STYLES = CHOICES["scores"]
@@ -57,4 +58,6 @@ def test_examples_hold_for_the_transformer(name: str, scores: str) -> None:
 def test_long_sweep(name: str, scores: str) -> None:
     checked = invention(name)
     dims = default_dims(checked)
-    assert_agrees(judge(checked, dims, scores, "float64"), cases(checked, dims, 6 * len(FAMILIES), seed=7), answers=True)
+    assert_agrees(
+        judge(checked, dims, scores, "float64"), cases(checked, dims, 6 * len(FAMILIES), seed=7), answers=True
+    )

@@ -54,8 +54,17 @@ def test_sample_weight_of_scikit_learn() -> None:
 def test_mixture_of_scikit_learn() -> None:
     """Seven iterations of EM, spherical covariances, no regularisation: means, weights and variances to 1e-10."""
     x, start = blobs(300, 2, 3, seed=2)
-    judge = GaussianMixture(3, covariance_type="spherical", max_iter=7, tol=0, reg_covar=0, n_init=1,
-                            weights_init=np.full(3, 1 / 3), means_init=start, precisions_init=np.ones(3))
+    judge = GaussianMixture(
+        3,
+        covariance_type="spherical",
+        max_iter=7,
+        tol=0,
+        reg_covar=0,
+        n_init=1,
+        weights_init=np.full(3, 1 / 3),
+        means_init=start,
+        precisions_init=np.ones(3),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         judge.fit(x)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from weft import syntax
-from weft.check import check
 from weft.compiling import compile
 from weft.errors import SpecError
-from weft.evidence_examples import answers, settings
-from weft.grammar import load
-from weft.interpreter import Interpreter
-from weft.parse import parse
+from weft.evidence.examples import answers, settings
+from weft.language.check import check
+from weft.language.grammar import load
+from weft.language.parse import parse
+from weft.language.tokens import SECTIONS
+from weft.meaning.interpreter import Interpreter
 from weft.source import Source
-from weft.tokens import SECTIONS
 
 PAGE = Path(__file__).parent.parent / "specs" / "README.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -89,8 +89,16 @@ def test_weights_equal_repetition(seed: int) -> None:
     np.testing.assert_allclose(weighted["centers"], plain["centers"], rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("styles", [{"scores": "dot"}, {"erase": "attention"}, {"scores": "dot", "square": "relu2"},
-                                    {"scores": "dot", "centre": "off"}], ids=str)
+@pytest.mark.parametrize(
+    "styles",
+    [
+        {"scores": "dot"},
+        {"erase": "attention"},
+        {"scores": "dot", "square": "relu2"},
+        {"scores": "dot", "centre": "off"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", ["lloyd", "lloyd_split", "trimmed_kmeans"])
 def test_styles_of_hard_specs_give_the_same_bits(name: str, styles: dict[str, str]) -> None:
     given = data(name, 0)

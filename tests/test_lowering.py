@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Golden
 
 import weft
+from conftest import Golden
 from weft.errors import SpecError
-from weft.graph import build_graph
-from weft.lower import lower
-from weft.matrices import float_parts
-from weft.styles import Styles
+from weft.lowering.graph import build_graph
+from weft.lowering.lower import lower
+from weft.lowering.matrices import float_parts
+from weft.lowering.styles import Styles
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

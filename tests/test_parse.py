@@ -12,7 +12,7 @@ import pytest
 from spec_texts import GOOD, with_equation
 from weft import syntax as ast
 from weft.errors import InputError, SpecError
-from weft.parse import LARGEST, parse, read_spec
+from weft.language.parse import LARGEST, parse, read_spec
 from weft.source import Span
 from weft.syntax import Binary, Else, Inner, Neg, Norm, Num, Power, Reduce, Ref, Square, Weigh
 

@@ -51,7 +51,9 @@ def test_the_two_commands_exist() -> None:
 
 def test_every_dependency_is_in_the_table() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    named = set(re.findall(r'^\s*"([A-Za-z][\w-]*)>=', project, re.M)) | set(re.findall(r'"([A-Za-z][\w-]*)>=', project))
+    named = set(re.findall(r'^\s*"([A-Za-z][\w-]*)>=', project, re.M)) | set(
+        re.findall(r'"([A-Za-z][\w-]*)>=', project)
+    )
     table = README[README.index("## Dependencies") :]
     missing = {name for name in named if name not in table and name not in ("setuptools", "python")}
     assert not missing

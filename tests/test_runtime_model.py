@@ -246,7 +246,7 @@ def test_noise_is_a_function_of_seed_name_layer_and_token() -> None:
     model = load(largest("copy", 3, noisy=True))
     fields = model.start(x=[0.0, 1.0], a=[0.0, 0.1, 0.2])
     for layer in range(3):
-        after = model.advance(fields, layer, seed=11)
+        fields = after = model.advance(fields, layer, seed=11)
         g = noise("gumbel", 11, "g", layer, 2, 3)
         assert np.array_equal(after["g"].numpy(), g)
         best = (g + np.array([0.0, 0.1, 0.2])).argmax(1)

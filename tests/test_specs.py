@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agreement import assert_agrees, default_dims, judge
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from agreement import assert_agrees, default_dims, judge
 from strategies import dimensions, family_cases, free_cases
-from weft.catalogue import catalogue
 from weft.compiling import checked_spec
-from weft.evidence_examples import answers
-from weft.evidence_examples import settings as example_settings
-from weft.evidence_inputs import FAMILIES, cases
-from weft.interpreter import Interpreter
-from weft.styles import CHOICES
+from weft.evidence.examples import answers
+from weft.evidence.examples import settings as example_settings
+from weft.evidence.inputs import FAMILIES, cases
+from weft.locate import catalogue
+from weft.lowering.styles import CHOICES
+from weft.meaning.interpreter import Interpreter
 
 NAMES = [entry.name for entry in catalogue()]
 STYLES = CHOICES["scores"]
@@ -66,7 +67,9 @@ def test_agrees_on_whatever_hypothesis_finds(name: str, data: st.DataObject) -> 
     dims = data.draw(dimensions(checked))
     scores = data.draw(st.sampled_from(STYLES))
     dtype = data.draw(st.sampled_from(("float64", "float32")))
-    case = data.draw(st.one_of(family_cases(checked, dims, np.dtype(dtype)), free_cases(checked, dims, np.dtype(dtype))))
+    case = data.draw(
+        st.one_of(family_cases(checked, dims, np.dtype(dtype)), free_cases(checked, dims, np.dtype(dtype)))
+    )
     outcome = judge(checked, dims, scores, dtype).judge(case)
     assert outcome.divergence is None, str(outcome.divergence)
 
@@ -77,9 +80,11 @@ def test_agrees_on_whatever_hypothesis_finds(name: str, data: st.DataObject) -> 
 def test_long_sweep(name: str, scores: str, size: tuple[int, int]) -> None:
     checked = checked_spec(name)
     dims = default_dims(checked, *size)
-    assert_agrees(judge(checked, dims, scores, "float64"), cases(checked, dims, 8 * len(FAMILIES), seed=4), answers=True)
+    assert_agrees(
+        judge(checked, dims, scores, "float64"), cases(checked, dims, 8 * len(FAMILIES), seed=4), answers=True
+    )
 
 
 def test_the_registry_is_the_folder() -> None:
     assert len(NAMES) >= 3
-    assert NAMES == sorted(set(NAMES))
+    assert sorted(set(NAMES)) == NAMES

@@ -9,10 +9,11 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+
 from agreement import assert_agrees, judge
 from weft.compiling import checked_spec
-from weft.evidence_inputs import FAMILIES, cases
-from weft.styles import CHOICES
+from weft.evidence.inputs import FAMILIES, cases
+from weft.lowering.styles import CHOICES
 from weft.types import Checked
 
 BASE = """algorithm t

@@ -14,12 +14,12 @@ import pytest
 from lark import Lark, Token, Tree
 
 from spec_texts import BASE, GOOD
-from weft import grammar
-from weft.parser import run
-from weft.problems import Problems
+from weft.language import grammar
+from weft.language.parser import run
+from weft.language.problems import Problems
+from weft.language.tables import build
+from weft.language.tokens import SECTIONS, tokenize
 from weft.source import Source, Span
-from weft.tables import build
-from weft.tokens import SECTIONS, tokenize
 
 TEXTS = [*(path.read_text(encoding="utf-8") for path in GOOD), BASE.format(equation="z[i] = sum[l] min[j] D[l,j]")]
 
@@ -51,8 +51,8 @@ def lark() -> Lark:
 
 
 def test_shipped_tables_belong_to_the_grammar() -> None:
-    shipped = json.loads(files("weft").joinpath("grammar.json").read_text(encoding="utf-8"))
-    assert shipped == json.loads(json.dumps(build(grammar.grammar_text()))), "run python -m weft.tables"
+    shipped = json.loads(files("weft.language").joinpath("grammar.json").read_text(encoding="utf-8"))
+    assert shipped == json.loads(json.dumps(build(grammar.grammar_text()))), "run python -m weft.language.tables"
 
 
 def test_tables_of_another_grammar_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_trees_are_those_of_lark(text: str, lark: Lark) -> None:
 def test_first_parse_is_quick_and_needs_no_lark() -> None:
     """Fresh process, imports excluded, tables included: a few milliseconds, and room for a busy machine."""
     program = (
-        "import sys, time; from weft.parse import parse, read_spec; source = read_spec(sys.argv[1]);"
+        "import sys, time; from weft.language.parse import parse, read_spec; source = read_spec(sys.argv[1]);"
         "start = time.perf_counter(); parse(source); took = time.perf_counter() - start;"
         "assert 'lark' not in sys.modules; print(took)"
     )

@@ -8,21 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from agreement import default_dims
-from weft.catalogue import names
 from weft.compiling import checked_spec, compile
 from weft.errors import InputError
-from weft.evidence_condition import EPSILON, is_settled, tolerance
-from weft.evidence_examples import answers, settings
-from weft.evidence_forms import AttentionForm
-from weft.evidence_inputs import FAMILIES, Case, cases, conform, smaller
-from weft.evidence_layers import Judge
-from weft.evidence_runs import Subject, judge_of, layers, shrunk
-from weft.interpreter import Interpreter
-from weft.styles import CHOICES
+from weft.evidence.condition import EPSILON, is_settled, tolerance
+from weft.evidence.examples import answers, settings
+from weft.evidence.forms import AttentionForm
+from weft.evidence.inputs import FAMILIES, Case, cases, conform, smaller
+from weft.evidence.layers import Judge
+from weft.evidence.runs import Subject, judge_of, layers, shrunk
+from weft.evidence.verdict import Check, Verdict
+from weft.evidence.verification import verify
+from weft.locate import names
+from weft.lowering.styles import CHOICES
+from weft.meaning.interpreter import Interpreter
 from weft.syntax import Num
-from weft.verdict import Check, Verdict
-from weft.verification import verify
 from weft_runtime import Checkpoint
 from weft_runtime.ir import Attend
 
@@ -272,7 +273,9 @@ def test_no_value_on_either_side_is_agreement() -> None:
 
 def test_no_value_on_one_side_is_a_failure() -> None:
     judged = logs()
-    judged.whole = judged.singles[0] = type(judged.whole)(checked_spec(LOGARITHM.replace("log x[i]", "x[i] + 1")), {}, {})
+    judged.whole = judged.singles[0] = type(judged.whole)(
+        checked_spec(LOGARITHM.replace("log x[i]", "x[i] + 1")), {}, {}
+    )
     outcome = judged.judge(one_case(x=[1.0, -1.0]))
     assert not outcome.refused
     assert "only one side has a value" in str(outcome.divergence)
@@ -309,7 +312,9 @@ outputs y
     for gamma in (1e-3, 10.0, 1000.0):
         model = compile(checked, {"d": 1, "k": 2}, {"gamma": gamma})
         outcome = judge_of(checked, model, "float64").judge(case)
-        kappas += [seen.tolerance.kappa for seen in outcome.seen if seen.place.startswith("layer") and seen.field == "y"]
+        kappas += [
+            seen.tolerance.kappa for seen in outcome.seen if seen.place.startswith("layer") and seen.field == "y"
+        ]
     small, middle, large = kappas
     assert small < 4
     assert 1 < middle < 16 * (1 + 10 * 1.5**2 * 5)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.matrices import Array
+from weft.lowering.matrices import Array
 from weft_runtime.ir import Slot
 
 BOLD, DIM, PLAIN = "\x1b[1;36m", "\x1b[2m", "\x1b[0m"

@@ -18,19 +18,31 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any, NoReturn
 
-from weft import (
-    command_check,
-    command_compile,
-    command_inspect,
-    command_list,
-    command_new,
-    command_run,
-    command_verify,
+from weft.commands import (
+    check as command_check,
 )
+from weft.commands import (
+    compile as command_compile,
+)
+from weft.commands import (
+    inspect as command_inspect,
+)
+from weft.commands import (
+    list as command_list,
+)
+from weft.commands import (
+    new as command_new,
+)
+from weft.commands import (
+    run as command_run,
+)
+from weft.commands import (
+    verify as command_verify,
+)
+from weft.commands.options import UsageError
 from weft.errors import SpecError, WeftError
-from weft.options import UsageError
+from weft.language.words import did_you_mean
 from weft.source import printable
-from weft.words import did_you_mean
 
 # The order is that of a working day. Each module has SUMMARY, EXAMPLE, arguments(parser) and run(options) -> exit code.
 COMMANDS: dict[str, ModuleType] = {

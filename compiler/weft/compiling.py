@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from weft.bind import bind
-from weft.catalogue import find_spec
-from weft.check import check
 from weft.errors import InputError
-from weft.graph import build_graph
-from weft.lower import lower
-from weft.parse import parse
-from weft.program import build
+from weft.language.bind import bind
+from weft.language.check import check
+from weft.language.parse import parse
+from weft.locate import find_spec
+from weft.lowering.graph import build_graph
+from weft.lowering.lower import lower
+from weft.lowering.program import build
+from weft.lowering.styles import Styles
 from weft.source import Source
-from weft.styles import Styles
 from weft.syntax import Spec
 from weft.types import Checked
 from weft.version import VERSION
@@ -24,16 +24,18 @@ from weft_runtime.checkpoint import Checkpoint
 SpecLike = Checked | Spec | Source | str | Path
 
 
+def spec_source(spec: Source | str | Path) -> Source:
+    """The source of a spec from its text, a built-in name or a path."""
+    if isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith("algorithm ")):
+        return Source("spec", spec)
+    return spec if isinstance(spec, Source) else find_spec(str(spec))
+
+
 def checked_spec(spec: SpecLike) -> Checked:
     """A checked spec from whatever names one: itself, a tree, a source, its text, a built-in name or a path."""
     if isinstance(spec, Checked):
         return spec
-    if isinstance(spec, Spec):
-        return check(spec)
-    if isinstance(spec, str) and ("\n" in spec or spec.lstrip().startswith("algorithm ")):
-        spec = Source("spec", spec)
-    source = spec if isinstance(spec, Source) else find_spec(str(spec))
-    return check(parse(source))
+    return check(spec if isinstance(spec, Spec) else parse(spec_source(spec)))
 
 
 def compile(

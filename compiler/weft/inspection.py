@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
-from weft.bind import bind
 from weft.blockprint import draw
-from weft.graph import build_graph
-from weft.lower import lower
+from weft.language.bind import bind
+from weft.lowering.graph import build_graph
+from weft.lowering.lower import lower
+from weft.lowering.styles import Styles
 from weft.source import Span, printable
-from weft.styles import Styles
 from weft.types import Checked
 from weft_runtime import ir
 from weft_runtime.checkpoint import Checkpoint

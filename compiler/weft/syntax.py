@@ -165,7 +165,7 @@ Condition: TypeAlias = Member | Compare | Different
 
 @dataclass(frozen=True, slots=True)
 class Ties:
-    """What a choice does with equal scores. `within`: closer than `epsilon` to the best is equal, and the first wins."""
+    """What a choice does with equal scores. `within`: closer than `epsilon` to the best is equal; the first wins."""
 
     span: Span
     rule: Literal["first", "split", "average", "within"]

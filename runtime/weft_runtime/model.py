@@ -157,7 +157,7 @@ class Model(nn.Module):
         mask: Arrays = None,
         noise: Arrays = None,
     ) -> Fields:
-        """One layer from stored fields; fields that nothing has set yet may be absent."""
+        """One layer from stored fields. Fields that nothing has set yet may be absent; random fields are drawn anew."""
         if not isinstance(layer, int) or isinstance(layer, bool) or layer < 0:
             raise RunError(f"layer is {layer!r}; layers are counted from 0")
         if is_unrolled(self.program) and layer >= self.program.layers:
@@ -166,10 +166,12 @@ class Model(nn.Module):
             if item.slot not in fields:
                 raise RunError(f"field {shown(item.slot)} is missing; give every input of the model")
         known = answers.field_inputs(self.program)
-        batch = Reader(self.program, known, self.dtype, self.device, may_start=False).read(fields, mask, seed)
+        drawn = {item.slot for item in self.program.noises}
+        stored = {name: value for name, value in fields.items() if name not in drawn}
+        batch = Reader(self.program, known, self.dtype, self.device, may_start=False).read(stored, mask, seed)
         places = {item.name: (item.stream, item.slot) for item in known}
         run = self._enter(batch, places, noise, layer + 1)
-        run.layer(layer, given=tuple(fields))
+        run.layer(layer)
         self._note(run)
         return answers.fields(run)
 

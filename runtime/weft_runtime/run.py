@@ -75,13 +75,13 @@ class Run:
         for step, blocks, first in placed(self.program.prelude, self.sites.prelude):
             self.engine.step(step, self.problems, blocks, "prelude", first)
 
-    def layer(self, index: int, until_stable: bool = False, given: Sequence[str] = ()) -> bool:
-        """One layer on every problem that is not stable yet; False when none is left. Noise in `given` stays."""
+    def layer(self, index: int, until_stable: bool = False) -> bool:
+        """One layer on every problem that is not stable yet; False when none is left."""
         active = [problem for problem in self.problems if not self.stable[problem.number]]
         if not active:
             return False
         before = [dict(problem.z) for problem in active]
-        self.refill(index, active, given)
+        self.refill(index, active)
         self._demand(index, active)
         for problem in active:
             self._check_conditions(problem, index)
@@ -128,13 +128,12 @@ class Run:
             self.engine.step(step, self.problems, blocks, "readout", first)
 
     # ------------------------------------------------------------------ details
-    def refill(self, index: int, problems: list[Problem], given: Sequence[str] = ()) -> None:
+    def refill(self, index: int, problems: list[Problem]) -> None:
         """Fills the random fields anew before a layer."""
         for item in self.program.noises:
-            if item.slot not in given:
-                for problem in problems:
-                    self._fill(item, index, problem)
-                self.engine.upkeep.ready.add((item.stream, item.slot))
+            for problem in problems:
+                self._fill(item, index, problem)
+            self.engine.upkeep.ready.add((item.stream, item.slot))
         if self.program.noises:
             self.engine.upkeep.refresh(problems)
 

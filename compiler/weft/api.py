@@ -1,0 +1,79 @@
+"""What `import weft` offers beside `compile` and `catalogue`: thin functions over the passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.compiling import SpecLike, checked_spec, spec_source
+from weft.language.parse import parse as parse_source
+from weft.meaning.interpreter import Interpreter, Run
+from weft.source import Source
+from weft.syntax import Spec
+from weft.types import Checked
+
+if TYPE_CHECKING:
+    import torch
+
+    from weft.evidence.verdict import Verdict
+    from weft_runtime import Checkpoint, Model
+
+
+def parse(spec: Source | str | Path) -> Spec:
+    """The syntax tree of a spec; a `SpecError` lists everything wrong with its form."""
+    return parse_source(spec_source(spec))
+
+
+def check(spec: SpecLike) -> Checked:
+    """The spec with its names resolved and its types inferred; a `SpecError` lists everything wrong with it."""
+    return checked_spec(spec)
+
+
+def interpret(
+    spec: SpecLike,
+    inputs: Mapping[str, Any],
+    layers: int | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    params: Mapping[str, float] | None = None,
+    seed: int = 0,
+    noise: Mapping[str, Any] | None = None,
+    trace: bool = False,
+) -> Run:
+    """Runs a spec by its meaning, in NumPy: a mapping of named outputs, and every field of every layer with `trace`.
+
+    >>> import weft
+    >>> points = [[-3.0], [-2.0], [0.0], [2.0], [3.0]]
+    >>> weft.interpret("lloyd", {"x": points, "c": [[-1.0], [1.0]]})["centers"].tolist()
+    [[-1.6666666666666667], [2.5]]
+    """
+    checked = checked_spec(spec)
+    depth = layers if layers is not None else checked.spec.repeat or 1
+    return Interpreter(checked, dims, params).run(inputs, depth, seed=seed, noise=noise, trace=trace)
+
+
+def load(
+    source: str | Path | Checkpoint,
+    dtype: torch.dtype | None = None,
+    device: str | torch.device = "cpu",
+    trainable: bool = False,
+) -> Model:
+    """The model in a checkpoint, as an `nn.Module`; frozen unless `trainable`. The dtype is float64 unless given."""
+    import torch
+
+    from weft_runtime import load as load_model
+
+    return load_model(source, dtype=dtype or torch.float64, device=device, trainable=trainable)
+
+
+def verify(
+    target: SpecLike | Checkpoint,
+    dims: Mapping[str, int] | None = None,
+    params: Mapping[str, float] | None = None,
+    **options: Any,
+) -> Verdict:
+    """Evidence that a spec and its transformer are the same function; see `weft.evidence.verification.verify`."""
+    from weft.evidence.verification import verify as verify_target
+
+    return verify_target(target, dims=dims, params=params, **options)

@@ -1,0 +1,202 @@
+"""Data files -> tables of finite float64 numbers, and arrays -> data files.
+
+CSV, TSV and other text tables, NumPy's .npy and .npz, and Parquet where pyarrow is installed. Nothing is unpickled.
+Files that are absent, too large, of another kind or not made of finite numbers are errors in the user's words.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.commands.delimited import Header, read_delimited
+from weft.commands.table import Table, choose_columns, chosen_names, quote
+from weft.errors import InputError
+from weft.language.words import did_you_mean
+from weft.source import printable
+
+Reader = Callable[[Path, str | None], Table]
+Format = Literal["csv", "tsv", "npy"]
+FORMATS: tuple[Format, ...] = ("csv", "tsv", "npy")
+LARGEST_TEXT = 4 * 2**30  # bytes; a text table of this size takes minutes to read, a .npy file is mapped at once
+LARGEST_ARCHIVE = 64 * 2**30  # bytes an .npz may unpack to
+ROWS_AT_ONCE = 8192  # rows turned into text at a time
+FOREIGN = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".json"), "export it as CSV"),
+    **dict.fromkeys((".gz", ".bz2", ".xz", ".zip"), "unpack it first"),
+    **dict.fromkeys((".mat", ".pt", ".pkl"), "save the array as .npy"),
+    ".safetensors": "it is a model, not data",
+}
+
+
+def read_table(path: Path, columns: str | None = None, header: Header = "auto", array: str = "") -> Table:
+    """Reads a data file by the ending of its name. `array` names the array to prefer in an .npz file."""
+    shown = printable(str(path))
+    _refuse_absent(path, shown)
+    suffix = path.suffix.lower()
+    if suffix in FOREIGN:
+        raise InputError(f"{shown}: {suffix} files cannot be read; {FOREIGN[suffix]}")
+    try:
+        table = _reader(suffix, array, header)(path, columns)
+    except OSError as error:
+        raise InputError(f"{shown} cannot be read: {error.strerror or error}") from None
+    except MemoryError:
+        raise InputError(f"{shown} does not fit into memory; split it, or use fewer columns") from None
+    if not len(table.values):
+        raise InputError(f"{shown} has no rows; a data file has one row of numbers per token")
+    return table
+
+
+def _reader(suffix: str, array: str, header: Header) -> Reader:
+    readers: dict[str, Reader] = {
+        ".npy": _read_npy,
+        ".npz": lambda path, columns: _read_npz(path, columns, array),
+        ".parquet": _read_parquet,
+        ".pq": _read_parquet,
+    }
+    return readers.get(suffix, lambda path, columns: _read_text(path, columns, header))
+
+
+def _refuse_absent(path: Path, shown: str) -> None:
+    if path.is_dir():
+        raise InputError(f"{shown} is a folder, not a data file")
+    if path.exists():
+        return
+    try:
+        hint = did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
+    except OSError:
+        hint = ""
+    raise InputError(f"there is no file {shown}{'; ' + printable(hint) if hint else ''}")
+
+
+def _read_text(path: Path, columns: str | None, header: Header) -> Table:
+    size = path.stat().st_size
+    if size > LARGEST_TEXT:
+        raise InputError(
+            f"{printable(str(path))} is {size / 2**30:.1f} GiB of text; the limit is {LARGEST_TEXT / 2**30:.0f} GiB. "
+            "Save it as .npy, which needs no parsing"
+        )
+    return read_delimited(path, columns, header)
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _read_npy(path: Path, columns: str | None) -> Table:
+    shown = printable(str(path))
+    try:
+        # mapping checks the promised shape against the size of the file before anything is allocated
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OverflowError) as error:
+        raise InputError(f"{shown} is not a usable .npy file: {printable(str(error))}") from None
+    return from_array(shown, loaded, columns)
+
+
+def _read_npz(path: Path, columns: str | None, prefer: str) -> Table:
+    shown = printable(str(path))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > LARGEST_ARCHIVE:
+            raise InputError(f"{shown} would unpack to {unpacked / 2**30:.0f} GiB; save the array you need as .npy")
+        with np.load(path, allow_pickle=False) as arrays:
+            name = _pick_array(shown, list(arrays.files), prefer)
+            loaded = arrays[name]
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{shown} is not a usable .npz file: {printable(str(error))}") from None
+    return from_array(f"{shown} ({printable(name)})", loaded, columns)
+
+
+def _pick_array(shown: str, names: Sequence[str], prefer: str) -> str:
+    if prefer in names:
+        return prefer
+    if len(names) == 1:
+        return names[0]
+    listed = ", ".join(printable(n) for n in names) or "none"
+    raise InputError(
+        f"{shown} holds several arrays ({listed}); none is called {prefer}. Rename one, or save it as .npy"
+    )
+
+
+def from_array(
+    shown: str, loaded: NDArray[Any], columns: str | None = None, names: Sequence[str] | None = None
+) -> Table:
+    """A table of the chosen columns of an array; one axis is one column."""
+    if loaded.ndim not in (1, 2):
+        raise InputError(f"{shown} has {loaded.ndim} axes; data have rows and columns")
+    if loaded.dtype.kind not in "fiub":
+        raise InputError(f"{shown} holds values of type {loaded.dtype}; data are real numbers")
+    values = loaded.reshape(len(loaded), -1) if loaded.size else loaded.reshape(len(loaded), 1)[:0]
+    picked = choose_columns(shown, values.shape[1], names, columns)
+    numbers = np.ascontiguousarray(values[:, picked], dtype=np.float64)
+    _refuse_infinite(shown, numbers, picked, names)
+    return Table(shown, numbers, chosen_names(names, picked))
+
+
+def _refuse_infinite(
+    shown: str, values: NDArray[np.float64], picked: Sequence[int], names: Sequence[str] | None
+) -> None:
+    bad = np.argwhere(~np.isfinite(values))
+    if not len(bad):
+        return
+    row, column = (int(v) for v in bad[0])
+    value = values[row, column]
+    named = f" ({printable(names[picked[column]])})" if names else ""
+    what = "the value is missing (NaN)" if np.isnan(value) else f"{quote(str(value))} is not finite"
+    more = f"; {len(bad)} values of the file are like that" if len(bad) > 1 else ""
+    raise InputError(
+        f"{shown} row {row + 1}, column {picked[column] + 1}{named}: {what}; correct it or remove the row{more}"
+    )
+
+
+def _read_parquet(path: Path, columns: str | None) -> Table:
+    shown = printable(str(path))
+    try:
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise InputError(f"{shown}: reading Parquet needs pyarrow; install it with: pip install pyarrow") from None
+    try:
+        loaded = parquet.read_table(path)
+    except pyarrow.ArrowException as error:
+        raise InputError(f"{shown} is not a usable Parquet file: {printable(str(error))}") from None
+    names = [str(name) for name in loaded.column_names]
+    picked = choose_columns(shown, len(names), names, columns)
+    arrays = [_parquet_column(shown, loaded.column(c), names[c], c) for c in picked]
+    table = from_array(shown, np.stack(arrays, axis=1) if arrays else np.empty((0, 0)))
+    return Table(shown, table.values, chosen_names(names, picked))
+
+
+def _parquet_column(shown: str, column: Any, name: str, at: int) -> NDArray[np.float64]:
+    values = np.asarray(column.to_numpy())
+    if values.dtype.kind not in "fiub":
+        raise InputError(
+            f"{shown} column {at + 1} ({printable(name)}) holds {printable(str(column.type))}, not numbers; "
+            "leave it out with --columns"
+        )
+    return values.astype(np.float64)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_table(path: Path, values: NDArray[Any], names: Sequence[str], form: Format) -> None:
+    """Writes an array (rows, columns) with the shortest digits that read back as the same numbers."""
+    if form == "npy":
+        np.save(path, values[:, 0] if values.shape[1] == 1 else values, allow_pickle=False)
+        return
+    separator = "," if form == "csv" else "\t"
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        file.write(separator.join(_cell(name, separator) for name in names) + "\n")
+        for start in range(0, len(values), ROWS_AT_ONCE):
+            rows = values[start : start + ROWS_AT_ONCE].astype(str).tolist()
+            file.writelines(separator.join(row) + "\n" for row in rows)
+
+
+def _cell(name: str, separator: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if separator in name or '"' in name or "\n" in name else name

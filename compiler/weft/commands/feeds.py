@@ -1,0 +1,229 @@
+"""--data, --init and --columns -> one array per input, and the dimensions that the data determine.
+
+Widths follow from columns, sizes of fixed sets from rows. Every contradiction names the file and the way out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.commands.options import UsageError
+from weft.commands.progress import progress
+from weft.errors import InputError
+from weft.language.words import did_you_mean
+from weft.source import printable
+from weft.types import Checked, FieldType
+
+if TYPE_CHECKING:
+    from weft.commands.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """What the user feeds: a table per input, and every dimension that is known by now."""
+
+    tables: Mapping[str, Table]
+    dims: Mapping[str, int]
+    arrays: Mapping[str, Any]  # input -> float64 array (rows,) or (rows, columns)
+
+
+def gather(options: argparse.Namespace, checked: Checked, dims: Mapping[str, int], origin: str = "-D") -> Feeds:
+    """Reads all data files and holds them against the spec; `origin` is where the dimensions known so far are from."""
+    paths = _assign(checked, options.data, options.init)
+    columns = _columns(checked, options.columns, paths)
+    tables = {name: _read(name, path, columns.get(name), options.header) for name, path in paths.items()}
+    _same_rows(checked, tables)
+    found = _Dimensions(dict(dims), dict.fromkeys(dims, origin))
+    for name, table in tables.items():
+        found.learn(checked, checked.fields[name], table)
+    arrays = {name: _array(checked.fields[name], table, checked, found.known) for name, table in tables.items()}
+    return Feeds(tables, found.known, arrays)
+
+
+def require_inputs(checked: Checked, feeds: Feeds) -> None:
+    """Says which input has neither data nor a way to start."""
+    for field in checked.spec.inputs:
+        name = field.target.name
+        if field.init is None and name not in feeds.tables:
+            first = name == first_open(checked)
+            raise UsageError(f"there are no data for {name}; give --data {'' if first else name + '='}FILE")
+
+
+def require_dims(checked: Checked, feeds: Feeds) -> None:
+    """Says which dimension is still open."""
+    for dim in checked.dims:
+        if dim not in feeds.dims:
+            sets = [name for name, size in checked.sets.items() if size == dim]
+            what = f"the number of {sets[0]} ({dim})" if sets else f"the dimension {dim}"
+            start = next(
+                (f for f in checked.spec.inputs if f.init and checked.fields[f.target.name].home in sets), None
+            )
+            how = f", or start values with --init FILE (one row for each of {sets[0]})" if start else ""
+            raise UsageError(f"{what} is not known; give -D {dim}=NUMBER{how}")
+
+
+# ---- which file feeds which input ------------------------------------------------------------------------------------
+
+
+def first_open(checked: Checked) -> str:
+    """The input that a bare --data feeds: the first on an open set, or the first of all."""
+    names = [field.target.name for field in checked.spec.inputs]
+    return next((n for n in names if checked.is_open(checked.fields[n].home)), names[0] if names else "")
+
+
+def _assign(checked: Checked, data: Sequence[str], init: Sequence[str]) -> dict[str, str]:
+    inputs = [field.target.name for field in checked.spec.inputs]
+    if not inputs and (data or init):
+        raise UsageError(f"{checked.spec.name} has no inputs, so there is nothing to feed")
+    started = [field.target.name for field in checked.spec.inputs if field.init is not None]
+    paths: dict[str, str] = {}
+    for option, words in (("--data", data), ("--init", init)):
+        for word in words:
+            name, path = _named(option, word, inputs, Path(word).exists())
+            name = name or (first_open(checked) if option == "--data" else _only_start(checked, started))
+            if name in paths:
+                raise UsageError(
+                    f"{option} {printable(word)}: {name} is already fed by {printable(paths[name])}; "
+                    f"name the input: {option} NAME=FILE, with NAME one of {', '.join(inputs)}"
+                )
+            paths[name] = path
+    return paths
+
+
+def _named(option: str, word: str, inputs: Sequence[str], is_file: bool) -> tuple[str, str]:
+    """`x=points.csv` -> its two parts; a bare value has no name. A file whose own name has a `=` is still found."""
+    name, equals, rest = word.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z]\w*'*", name):
+        return "", word
+    if name in inputs:
+        if not rest:
+            raise UsageError(f"{option} {printable(word)}: nothing stands behind the =")
+        return name, rest
+    if is_file:
+        return "", word
+    hint = did_you_mean(name, inputs) or f"inputs are {', '.join(inputs)}"
+    raise UsageError(f"{option} {printable(word)}: there is no input {printable(name)}; {hint}")
+
+
+def _only_start(checked: Checked, started: Sequence[str]) -> str:
+    if len(started) == 1:
+        return started[0]
+    if started:
+        raise UsageError(
+            f"several inputs have start values; say which: --init NAME=FILE, NAME one of {', '.join(started)}"
+        )
+    raise UsageError(f"no input of {checked.spec.name} has an `init` clause; give its data with --data NAME=FILE")
+
+
+def _columns(checked: Checked, words: Sequence[str], paths: Mapping[str, str]) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    inputs = [field.target.name for field in checked.spec.inputs]
+    for word in words:
+        name, chosen = _named("--columns", word, inputs, False)
+        name = name or first_open(checked)
+        if name in columns:
+            raise UsageError(f"--columns is given twice for {name}; join the two with a comma")
+        if name not in paths:
+            raise UsageError(f"--columns {printable(word)}: no file feeds {name}; give --data FILE")
+        columns[name] = chosen
+    return columns
+
+
+def _read(name: str, path: str, columns: str | None, header: Any) -> Table:
+    from weft.commands.datafiles import read_table
+
+    with progress(f"reading {Path(path).name}"):
+        return read_table(Path(path), columns, header, name)
+
+
+# ---- dimensions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Dimensions:
+    """Dimensions as they become known, each with where it is from."""
+
+    known: dict[str, int]
+    origin: dict[str, str]
+
+    def learn(self, checked: Checked, field: FieldType, table: Table) -> None:
+        """Takes the sizes of one table, or says which of them contradicts what is known."""
+        for dim, size, what, cure in _sizes(checked, field, table):
+            expected = dim if isinstance(dim, int) else self.known.setdefault(dim, size)
+            source = "in the spec" if isinstance(dim, int) else f"by {self.origin.setdefault(dim, table.path)}"
+            if size != expected:
+                why = f"{'it' if isinstance(dim, int) else dim} is set {source}"
+                raise InputError(f"{table.path} has {size} {what}, but {field.name} needs {expected} ({why}); {cure}")
+
+
+def _sizes(checked: Checked, field: FieldType, table: Table) -> Iterator[tuple[str | int, int, str, str]]:
+    """(dimension, size found, what was counted, what to do) for each dimension of a field."""
+    rows, columns = table.values.shape
+    choose = f"choose with --columns {'' if field.name == first_open(checked) else field.name + '='}..."
+    home = checked.sets[field.home]
+    if home is not None:
+        yield home, rows, "rows" if rows != 1 else "row", f"give one row for each of {field.home}"
+    width = _width(checked, field)
+    if width is None:
+        if columns != 1:
+            raise InputError(f"{field.name} is one number per token, but {table.path} has {columns} columns; {choose}")
+    elif not _is_index(field, table):
+        yield width, columns, "columns" if columns != 1 else "column", choose
+
+
+def _width(checked: Checked, field: FieldType) -> str | int | None:
+    """How many columns a field has: None is one number per token."""
+    return checked.sets[field.columns] if field.columns is not None else field.width
+
+
+def _is_index(field: FieldType, table: Table) -> bool:
+    """Whether a one-hot field is given as one column of indices."""
+    return field.kind == "onehot" and table.values.shape[1] == 1
+
+
+def _same_rows(checked: Checked, tables: Mapping[str, Table]) -> None:
+    seen: dict[str, str] = {}
+    for name, table in tables.items():
+        home = checked.fields[name].home
+        other = seen.setdefault(home, name)
+        if len(tables[other].values) != len(table.values):
+            raise InputError(
+                f"{other} has {len(tables[other].values)} rows ({tables[other].path}), but {name} has "
+                f"{len(table.values)} ({table.path}); both belong to {home}, so they need the same number"
+            )
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _array(field: FieldType, table: Table, checked: Checked, dims: Mapping[str, int]) -> Any:
+    """The array a model takes: one axis for numbers, two for vectors and pair fields."""
+    width = _width(checked, field)
+    if width is None:
+        return table.values[:, 0]
+    if _is_index(field, table):
+        size = width if isinstance(width, int) else dims.get(width)
+        if size is None:
+            raise UsageError(
+                f"{field.name} is given as indices, so the size of {field.columns} is not known; give -D {width}="
+            )
+        return _one_hot(field, table, size)
+    return table.values
+
+
+def _one_hot(field: FieldType, table: Table, size: int) -> Any:
+    import numpy as np
+
+    column = table.values[:, 0]
+    bad = np.flatnonzero((column != np.floor(column)) | (column < 0) | (column >= size))
+    if len(bad):
+        raise InputError(
+            f"{table.path}: row {int(bad[0]) + 1} of {field.name} is {column[bad[0]]:g}; an index into {field.columns} "
+            f"is a whole number from 0 to {size - 1}"
+        )
+    return np.eye(size)[column.astype(int)]

@@ -1,0 +1,76 @@
+"""`weft inspect`: any stage between text and weights, as text."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from weft.commands.options import Settings, UsageError, add_definitions, add_json, add_styles, natural, settings, styles
+from weft.commands.target import Target, compile_target, open_target, refuse_changes
+from weft.errors import InputError
+from weft.lowering.styles import CHOICES
+
+SUMMARY = "print a stage of the compilation of a spec or model"
+EXAMPLE = """example:
+  weft inspect mine.weft --stage graph
+  weft inspect mine.weft -D d=2 -D k=3 --stage weights
+
+The stages, in the order of the pipeline: syntax, graph, normal (attention normal form), ir (transformer),
+weights (block matrices with slot names), plan (what a backend will do). All but the first two need every dimension.
+--json prints {ok, name, stage, text}. Colour only in a terminal; NO_COLOR turns it off."""
+
+NAMES = ("syntax", "graph", "normal", "ir", "weights", "plan")
+OF_SPEC = frozenset({"syntax", "graph", "normal"})  # stages that exist before there are weights
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """A target, a stage, and what is needed to compile a spec."""
+    parser.add_argument("target", metavar="SPEC|MODEL", help="a built-in spec, a .weft file or a .safetensors model")
+    parser.add_argument("--stage", choices=NAMES, help="what to print (default: graph of a spec, ir of a model)")
+    add_definitions(parser)
+    parser.add_argument("--layers", type=natural, metavar="N", help="number of layers to compile for")
+    add_styles(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints one stage."""
+    target = open_target(options.target)
+    stage = options.stage or ("graph" if target.checkpoint is None else "ir")
+    chosen = replace(_settings(options, target), colour=not options.json and in_colour())
+    text = _text(target, stage, chosen)
+    print(json.dumps({"ok": True, "name": target.name, "stage": stage, "text": text}) if options.json else text)
+    return 0
+
+
+def _text(target: Target, stage: str, chosen: Settings) -> str:
+    value = target.checked if stage in OF_SPEC else compile_target(target, chosen)
+    try:
+        return _printers()[stage](value, chosen)
+    except InputError as error:  # dimensions and parameters, which were typed
+        raise UsageError(str(error)) from None
+
+
+def _settings(options: argparse.Namespace, target: Target) -> Settings:
+    if target.checkpoint is None:
+        return settings(options, target.checked)
+    refuse_changes(target, options.definitions, styles(options))
+    made = target.checkpoint
+    chosen = {name: value for name, value in made.program.options.items() if name in CHOICES}
+    return Settings(made.dims, made.params, styles=chosen)
+
+
+def _printers() -> dict[str, Callable[[Any, Settings], str]]:
+    from weft.inspection import STAGES
+
+    return dict(STAGES)
+
+
+def in_colour() -> bool:
+    """Whether stdout is a terminal whose user has not asked for plain text."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

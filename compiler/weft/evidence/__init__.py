@@ -1,0 +1,1 @@
+"""Evidence that a model computes its spec."""

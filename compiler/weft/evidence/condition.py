@@ -1,0 +1,105 @@
+"""How precisely an equation can be computed: the interpreter's error bound of it, which gives the contract its kappa.
+
+The interpreter carries, with every value, a rigorous bound on its distance from exact arithmetic on the same stored
+fields (`meaning_tables`). Divided by 16 * eps * max|f| it is the condition of the equation at these fields, in the
+units of the numeric contract; `kappa` is that, and at least 1:
+
+    allowed error of a field f   16 * eps * kappa * max|f|  =  max(16 * eps * max|f|, bound)
+
+So kappa is 1 for choices and hard means, about 1 + (range of the scores) for softmax weights, and grows where a spec
+divides by small numbers or takes roots near zero. It knows no algorithm, and decisions do not enter it: they are
+settled, not rounded. The bound is taken of the equation in attention form (`evidence_forms`), and in float32 it grows
+by the ratio of the epsilons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.meaning.decisions import Tally
+from weft.meaning.expressions import Evaluator
+from weft.meaning.rationals import Exact
+from weft.meaning.tables import Floats, turned
+from weft.meaning.world import World
+from weft.syntax import Binary, Else, Equation, Expr, Num, Reduce, Ref, Weigh
+from weft.types import Checked
+
+ROUNDINGS = 16  # of the numeric contract
+EPSILON = float(np.finfo(np.float64).eps)
+DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What is allowed for one field at one place."""
+
+    epsilon: float  # of the precision the model stores
+    scale: float  # max|f|
+    bound: float  # error bound, in that precision
+    smallest: float  # normal number: below it there is no relative precision
+
+    @property
+    def kappa(self) -> float:
+        """The condition; 1 when rounding the result is all there is."""
+        least = ROUNDINGS * self.epsilon * self.scale
+        return max(1.0, self.bound / least) if least > 0 else 1.0
+
+    @property
+    def allowed(self) -> float:
+        return max(ROUNDINGS * self.epsilon * self.scale, self.bound) + self.smallest
+
+
+def tolerance(bound: float, values: Floats, dtype: Any) -> Tolerance:
+    """The contract for a field with these values."""
+    precision = np.finfo(dtype)
+    epsilon = float(precision.eps)
+    scale = float(np.max(np.abs(values), initial=0.0))
+    return Tolerance(epsilon, scale, bound * (epsilon / EPSILON), float(precision.smallest_normal))
+
+
+# ---- the bound -------------------------------------------------------------------------------------------------------
+
+
+def bounds(world: World, equations: tuple[Equation, ...]) -> dict[str, float]:
+    """The largest error bound of each target; infinite where an equation has no bound, or no value."""
+    evaluator = Evaluator(world, Exact(world), Tally())
+    found = {}
+    for equation in equations:
+        table = turned(evaluator.table(equation.body), equation.target.indices)
+        largest = float(np.max(table.error, initial=0.0))
+        found[equation.target.name] = largest if (table.defined & table.finite).all() else np.inf
+    return found
+
+
+# ---- what must agree bit for bit -------------------------------------------------------------------------------------
+
+
+def is_settled(checked: Checked, node: Expr) -> bool:
+    """Whether a value is a choice, or an exact sum of chosen stored values over their number: the same bits for all."""
+    match node:
+        case Ref(name=name, indices=indices) if indices:
+            return name in checked.fields
+        case Num():
+            return True
+        case Weigh():
+            return node.kind in DECIDING
+        case Else(body=body, fallback=fallback):
+            return is_settled(checked, body) and is_settled(checked, fallback)
+        case Reduce(kind="sum" | "mean", body=body, weighted=None, by=by):
+            return (by is None or is_settled(checked, by)) and _is_chosen(checked, body, node.index, by is None)
+        case Reduce(kind="max" | "min", body=body):
+            return isinstance(body, Ref) and is_settled(checked, body)
+    return False
+
+
+def _is_chosen(checked: Checked, node: Expr, index: str, may_choose: bool) -> bool:
+    """A stored value, or one times a hard weighting over the index that is summed."""
+    match node:
+        case Ref(name=name):  # a mean of pair fields is a sum times 1 / count
+            return is_settled(checked, node) and not checked.fields[name].is_pair
+        case Binary(op="*", left=Weigh() as weights, right=Ref() as value):
+            return may_choose and weights.index == index and is_settled(checked, weights) and is_settled(checked, value)
+    return False

@@ -1,0 +1,150 @@
+"""A model, watched: one case -> the fields it stored before the first layer and after every step, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.evidence.inputs import Case
+from weft.meaning.noise import draw
+from weft.types import Checked
+from weft_runtime import Model, WeftRuntimeError
+from weft_runtime.ir import Program
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+class Crashed(Exception):
+    """The runtime failed in a way that it does not report itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model stored: fields at the start, then after each step of each layer, and its outputs.
+
+    `stopped` says why it refused the layer behind the last one seen; it is empty when all layers ran.
+    """
+
+    start: dict[str, Array]
+    layers: tuple[tuple[dict[str, Array], ...], ...]
+    outputs: dict[str, Array]
+    stopped: str
+
+    @property
+    def end(self) -> dict[str, Array]:
+        """The fields after the last layer."""
+        return self.layers[-1][-1] if self.layers else self.start
+
+
+class Watched:
+    """A model and the spec whose fields it stores."""
+
+    def __init__(self, checked: Checked, model: Model) -> None:
+        self.checked, self.model = checked, model
+        self.dtype: Any = np.dtype(str(model.dtype).removeprefix("torch."))
+        unrolled = model.program.options.get("weights") == "unrolled"
+        self.depth = model.program.layers if unrolled else None  # the only number of layers it runs
+        self.ends = tuple(_ends(model.program))
+
+    def fits(self, steps: int) -> bool:
+        """Whether the model has as many steps as a spec."""
+        return len(self.ends) == steps * (self.depth or 1)
+
+    def watch(self, case: Case) -> Seen:
+        """Runs as many layers of a case as the model accepts; raises `WeftRuntimeError` if it refuses the inputs."""
+        stopped = ""
+        for depth in range(case.layers, -1, -1) if self.depth is None else (self.depth,):
+            try:
+                trace = self.model.trace(dict(case.inputs), **{**_settings(case), "layers": depth})
+            except WeftRuntimeError as error:
+                if depth in (0, self.depth):
+                    raise
+                stopped = str(error)
+                continue
+            except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
+                raise Crashed(f"{type(error).__name__}: {error}") from error
+            layers = tuple(tuple(self._after_steps(trace, layer)) for layer in range(depth))
+            return Seen(self._stored(trace.fields[0]), layers, _arrays(trace.outputs), stopped)
+        raise AssertionError("a trace of no layers either runs or raises")
+
+    def final(self, case: Case) -> dict[str, Array]:
+        """The outputs, made anew on the final fields where they are out of date."""
+        return _arrays(self.model.final(dict(case.inputs), **_settings(case)))
+
+    def objective(self, case: Case) -> dict[str, Array]:
+        """The objective of the final fields."""
+        return {"objective": plain(self.model.objective(dict(case.inputs), **_settings(case)))}
+
+    def attempt(self, ask: Callable[[Case], dict[str, Array]], case: Case) -> tuple[dict[str, Array] | None, str]:
+        """What a question gives, or why it gives nothing."""
+        try:
+            return ask(case), ""
+        except WeftRuntimeError as error:
+            return None, str(error)
+        except Exception as error:
+            return None, f"crashed with {type(error).__name__}: {error}"
+
+    def _stored(self, fields: Mapping[str, Any]) -> dict[str, Array]:
+        """The fields that last from layer to layer; random ones are fresh in each."""
+        kept = {name for name, one in self.checked.fields.items() if one.role != "random"}
+        return {name: self._array(name, value) for name, value in fields.items() if name in kept}
+
+    def _array(self, name: str, value: Any) -> Array:
+        found = plain(value)
+        flat = self.checked.fields[name].width is None and not self.checked.fields[name].is_pair
+        return (found[..., 0] if flat and found.ndim == 2 else found).astype(self.dtype)
+
+    def _after_steps(self, trace: Any, layer: int) -> Iterator[dict[str, Array]]:
+        """The fields as stored at the end of each step of a layer."""
+        fields = self._stored(trace.fields[layer])
+        steps = self.checked.spec.steps
+        first = 0 if self.depth is None else layer * len(steps)
+        for step, block in zip(steps, self.ends[first : first + len(steps)], strict=True):
+            for equation in step.equations:
+                name = equation.target.name
+                home = self.checked.fields[name].home
+                fields = {**fields, name: self._array(name, trace[f"layers.{layer}.blocks.{block}.{home}.{name}"])}
+            yield fields
+
+    def noise(self, case: Case, sizes: Mapping[str, int], layers: int) -> dict[str, Array]:
+        """Random fields [layers, ...] as the model stores them: as given or drawn, rounded to its precision."""
+        found = {}
+        for one in (self.checked.fields[f.target.name] for f in self.checked.spec.random):
+            values = case.noise.get(one.name)
+            if values is None or len(values) < layers:
+                shape = tuple(sizes[self.checked.index[index]] for index in one.indices)
+                values = np.array([draw(one.kind, case.seed, one.name, layer, shape) for layer in range(layers)])
+            found[one.name] = values.astype(self.dtype).astype(np.float64)
+        return found
+
+
+def _ends(program: Program) -> Iterator[int]:
+    """The last sub-layer of each step that writes fields; other steps prepare the next one (they centre the data)."""
+    block = -1
+    for step in program.layer:
+        block += len(step.sublayers)
+        if step.writes:
+            yield block
+
+
+def _settings(case: Case) -> dict[str, Any]:
+    return {"layers": case.layers, "seed": case.seed, "noise": columns(case.noise)}
+
+
+def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    return {name: plain(value) for name, value in outputs.items()}
+
+
+def columns(noise: Arrays) -> dict[str, Array] | None:
+    """Explicit noise as a model takes it: [layers, tokens, columns]."""
+    return {name: v if v.ndim == 3 else v[..., np.newaxis] for name, v in noise.items()} or None
+
+
+def plain(value: Any) -> Array:
+    """A tensor or one-hot output as an array."""
+    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)

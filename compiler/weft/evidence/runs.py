@@ -1,0 +1,196 @@
+"""Cases -> checks: runs models and interpreter, adds up what is seen, and makes small what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.compiling import compile
+from weft.errors import WeftError
+from weft.evidence.examples import Setting, answers, settings
+from weft.evidence.inputs import Case, cases, smaller
+from weft.evidence.layers import Divergence, Judge, Observation, Outcome
+from weft.evidence.models import columns, plain
+from weft.evidence.verdict import Check
+from weft.language.bind import bind
+from weft.meaning.interpreter import Interpreter
+from weft.types import Checked
+from weft_runtime import Checkpoint, WeftRuntimeError, load
+
+Array = NDArray[Any]
+SHRINKINGS = 120  # smaller cases tried after a failure
+SINGLES = 0.4  # of the cases, in float32: it stores what float64 computes
+ASKED = 4  # every how many cases the objective and the final outputs are compared too
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One compiled model under judgement. `share` is its part of the cases."""
+
+    checkpoint: Checkpoint
+    share: float = 1.0
+
+
+# ---- examples --------------------------------------------------------------------------------------------------------
+
+
+def examples(checked: Checked, model: Checkpoint | None, styles: Sequence[str]) -> list[Check]:
+    """The example blocks by the interpreter, and by the model (where they fit it) or by one compiled for each."""
+    ready = settings(checked)
+    found = [_examples(checked, "examples, interpreter", [(s, _interpreted(checked, s)) for s in ready])]
+    if model is not None:
+        fitting = [s for s in ready if _fits(checked, model, s)]
+        if fitting:
+            found.append(_examples(checked, "examples, transformer", [(s, _run(model, s)) for s in fitting]))
+        return found
+    for style in styles:
+        models = [compile(checked, s.dims, s.params, scores=style) for s in ready]  # type: ignore[arg-type]
+        runs = [(setting, _run(made, setting)) for made, setting in zip(models, ready, strict=True)]
+        found.append(_examples(checked, f"examples, transformer ({style})", runs))
+    return found
+
+
+def _fits(checked: Checked, model: Checkpoint, setting: Setting) -> bool:
+    """Whether an example is about the dimensions and parameters that a model was compiled for."""
+    mine = dict(bind(checked, model.dims, model.params).params)
+    return dict(setting.dims) == dict(model.dims) and dict(setting.params) == mine
+
+
+def _interpreted(checked: Checked, setting: Setting) -> Mapping[str, Any] | str:
+    try:
+        made = Interpreter(checked, setting.dims, setting.params)
+        return made.run(setting.inputs, setting.layers, noise=setting.noise or None)
+    except WeftError as error:
+        return str(error)
+
+
+def _run(model: Checkpoint, setting: Setting) -> Mapping[str, Any] | str:
+    try:
+        return dict(load(model)(dict(setting.inputs), layers=setting.layers, noise=columns(setting.noise)))
+    except WeftRuntimeError as error:
+        return str(error)
+
+
+def _examples(checked: Checked, name: str, runs: Sequence[tuple[Setting, Mapping[str, Any] | str]]) -> Check:
+    worst, detail = (0.0, 1.0), ""
+    for setting, outputs in runs:
+        if isinstance(outputs, str):
+            detail = detail or f"{setting.title}: {outputs}"
+            continue
+        for answer in answers(setting, {key: plain(value) for key, value in outputs.items()}):
+            if answer.error * worst[1] >= worst[0] * answer.allowed:
+                worst = (answer.error, answer.allowed)
+            if not answer.right:
+                detail = detail or f"{setting.title}: {answer}"
+    what = "outputs with the values written"
+    return Check(name, what, len(runs), not detail, worst[0], worst[1], detail=detail)
+
+
+# ---- layers ----------------------------------------------------------------------------------------------------------
+
+
+def layers(checked: Checked, subjects: Sequence[Subject], style: str, dtype: str, count: int, seed: int) -> Check:
+    """Every step of every layer on generated cases."""
+    name = f"layers ({style}, {dtype})"
+    outcomes: list[Outcome] = []
+    for subject in subjects:
+        judge = judge_of(checked, subject.checkpoint, dtype)
+        many = max(1, round(count * subject.share * (1.0 if dtype == "float64" else SINGLES)))
+        generated = cases(checked, subject.checkpoint.dims, many, seed, np.dtype(dtype), first=len(outcomes))
+        for case in generated:
+            asked = dtype == "float64" and len(outcomes) % ASKED == 0
+            outcomes.append(judge.judge(case, asked))
+            if outcomes[-1].divergence is not None:
+                return _failed(name, judge, case, outcomes)
+    return _passed(name, outcomes)
+
+
+def on_data(checked: Checked, model: Checkpoint, style: str, dtype: str, data: Mapping[str, Any], seed: int) -> Check:
+    """The user's own data; inputs that are missing start by `init`, or are drawn."""
+    name = f"your data ({style}, {dtype})"
+    judge = judge_of(checked, model, dtype)
+    given = {key: np.asarray(value) for key, value in data.items()}
+    starting = {f.target.name for f in checked.spec.inputs if f.init is not None}
+    (case,) = cases(checked, model.dims, 1, seed, np.dtype(dtype), given)
+    inputs = {key: value for key, value in case.inputs.items() if key in given or key not in starting}
+    case = replace(case, inputs=inputs, family="your data", layers=3, noise={})
+    outcome = judge.judge(case)
+    return _failed(name, judge, case, [outcome]) if outcome.divergence else _passed(name, [outcome])
+
+
+def judge_of(checked: Checked, model: Checkpoint, dtype: str) -> Judge:
+    """A judge of a model in one precision."""
+    import torch
+
+    return Judge(checked, model.dims, model.params, load(model, dtype=getattr(torch, dtype)))
+
+
+def _passed(name: str, outcomes: Sequence[Outcome]) -> Check:
+    steps = sum(outcome.steps for outcome in outcomes)
+    refused = sum(outcome.refused for outcome in outcomes)
+    undecided = sum(outcome.undecided for outcome in outcomes)
+    worst = _nearest([seen for outcome in outcomes for seen in outcome.seen])
+    notes = []
+    if refused:
+        edges = sum(outcome.edges for outcome in outcomes)
+        inside = f" ({edges} of them up to the precision of a field that is zero)" if edges else ""
+        notes.append(f"{refused} of {len(outcomes)} cases have no value on either side{inside}")
+    if undecided:
+        notes.append(f"{undecided} decisions are closer than float64 can tell, on scores that are not rational")
+    if not steps:
+        notes.append("no step could be compared")
+    compared = f"{steps} steps, every field"
+    return Check(name, compared, len(outcomes), steps > 0, *_numbers(worst), detail="; ".join(notes))
+
+
+def _failed(name: str, judge: Judge, case: Case, outcomes: Sequence[Outcome]) -> Check:
+    small, divergence = shrunk(judge, case)
+    steps = sum(outcome.steps for outcome in outcomes)
+    worst = _nearest(outcomes[-1].seen)
+    detail = f"{divergence}\n  family: {small.family}; {small.layers} layers, seed {small.seed}\n{written(small)}"
+    return Check(name, f"{steps} steps, every field", len(outcomes), False, *_numbers(worst), detail=detail)
+
+
+def _nearest(seen: Sequence[Observation]) -> Observation | None:
+    """The observation nearest to its limit, or furthest beyond it."""
+    rounded = [one for one in seen if one.allowed > 0]
+    broken = [one for one in seen if one.error > one.allowed]
+    return max(broken or rounded or seen, key=lambda one: one.error / (one.allowed or 1.0), default=None)
+
+
+def _numbers(seen: Observation | None) -> tuple[float, float, float]:
+    return (0.0, 0.0, 1.0) if seen is None else (seen.error, seen.allowed, seen.tolerance.kappa)
+
+
+def shrunk(judge: Judge, case: Case) -> tuple[Case, Divergence]:
+    """A case as small as can be found quickly that still fails, and how it fails."""
+    answers = judge.judge(case).divergence is None  # then it fails only in what is asked for at the end
+    divergence = judge.judge(case, answers).divergence
+    assert divergence is not None
+    tries = SHRINKINGS
+    found = True
+    while found and tries > 0:
+        found = False
+        for candidate in smaller(judge.checked, case):
+            tries -= 1
+            worse = judge.judge(candidate, answers).divergence
+            if worse is not None:
+                case, divergence, found = candidate, worse, True
+                break
+            if tries <= 0:
+                break
+    return case, divergence
+
+
+def written(case: Case) -> str:
+    """The inputs of a case, to paste."""
+    lines = []
+    for name, values in (*case.inputs.items(), *case.noise.items()):
+        text = np.array2string(np.asarray(values), separator=", ", threshold=60, floatmode="unique", max_line_width=110)
+        indent = " " * (len(name) + 5)
+        lines.append(f"  {name} = {text}".replace("\n", "\n" + indent))
+    return "\n".join(lines)

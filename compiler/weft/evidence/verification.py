@@ -1,0 +1,165 @@
+"""Evidence that a model computes its spec: a spec or a model -> a `Verdict`.
+
+Three kinds of evidence, each a list of checks: the example blocks of the spec, run by the interpreter and by the
+transformer; every step of every layer, held against the interpreter from the same stored fields, on random and on
+adversarial inputs; whole runs. A model is judged by what its weights compute, never by how they came about: nothing
+here compares bytes, digests or a fresh compilation.
+
+A verdict is as strong as the weakest kind of evidence that a claim rests on. `tested` is the strongest that
+comparison can give; `proved` and `proved up to eps` are reserved for checks that hold for all inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from weft.compiling import SpecLike, checked_spec, compile
+from weft.errors import InputError
+from weft.evidence.verdict import Check, Verdict
+from weft.language.check import check
+from weft.language.parse import parse
+from weft.locate import is_model
+from weft.lowering.styles import CHOICES
+from weft.source import Source, printable
+from weft.types import Checked
+from weft_runtime.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from weft.evidence.runs import Subject
+
+__all__ = ["Check", "Verdict", "verify"]
+
+Dtype = Literal["float64", "float32"]
+DTYPES: tuple[Dtype, ...] = ("float64", "float32")
+CASES = 24
+
+# Widths of vectors and sizes of fixed sets where the user leaves them open; the first is the ordinary one.
+SIZES = ((2, 3), (1, 2), (3, 1), (1, 1), (2, 5))
+
+
+def verify(
+    target: SpecLike | Checkpoint,
+    dims: Mapping[str, int] | None = None,
+    params: Mapping[str, float] | None = None,
+    data: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    cases: int = CASES,
+    dtypes: Sequence[Dtype] = DTYPES,
+    progress: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Judges a spec (compiled in every style, at several sizes unless `dims` fixes them) or a model as it is.
+
+    `data` (input -> array) is compared on as well, next to `cases` generated cases per style and precision.
+
+    >>> import weft
+    >>> weft.verify("lloyd", cases=10).verdict
+    'tested'
+    """
+    from weft.evidence.runs import examples, layers, on_data
+    from weft.evidence.trajectories import whole_runs
+
+    if cases < 1:
+        raise InputError("verify needs at least one case")
+    say = progress or (lambda text: None)
+    model = _model(target)
+    checked = _spec(target) if model is None else check(parse(Source(model.spec_name or "spec", model.spec_text)))
+    if model is not None:
+        _unchanged(model, dims, params)
+    _known_inputs(checked, data or {})
+    groups = _compiled(checked, dims or {}, params or {}, data or {}) if model is None else _as_it_is(model)
+    found: list[Check] = []
+    if checked.spec.examples:
+        say("examples")
+        found += examples(checked, model, tuple(groups))
+    for style, subjects in groups.items():
+        for dtype in dtypes:
+            say(f"layers, {style}, {dtype}")
+            found.append(layers(checked, subjects, style, dtype, cases, seed))
+        if data:
+            say(f"your data, {style}")
+            found += [on_data(checked, subjects[0].checkpoint, style, dtype, data, seed) for dtype in dtypes]
+        say(f"whole runs, {style}")
+        found.append(whole_runs(checked, subjects[0].checkpoint, style, seed))
+    return Verdict(checked.spec.name, tuple(found), seed)
+
+
+def _spec(target: SpecLike | Checkpoint) -> Checked:
+    assert not isinstance(target, Checkpoint)
+    return checked_spec(target)
+
+
+def _model(target: SpecLike | Checkpoint) -> Checkpoint | None:
+    """The model a target is, or names."""
+    if isinstance(target, Checkpoint):
+        return target
+    if isinstance(target, Path) or (isinstance(target, str) and "\n" not in target):
+        return Checkpoint.load(target) if is_model(str(target)) else None
+    return None
+
+
+def _unchanged(model: Checkpoint, dims: Mapping[str, Any] | None, params: Mapping[str, Any] | None) -> None:
+    for name, value in {**(dims or {}), **(params or {})}.items():
+        fixed = {**model.dims, **model.params}
+        if name in fixed and fixed[name] != value:
+            raise InputError(
+                f"this model was compiled with {name} = {fixed[name]}; it cannot be judged with {name} = {value}"
+            )
+        if name not in fixed:
+            raise InputError(f"this model was compiled without {name}; compile the spec with it to judge that")
+
+
+def _as_it_is(model: Checkpoint) -> dict[str, list[Subject]]:
+    from weft.evidence.runs import Subject
+
+    return {model.program.options.get("scores", "as it is"): [Subject(model)]}
+
+
+def _compiled(
+    checked: Checked, dims: Mapping[str, int], params: Mapping[str, float], data: Mapping[str, Any]
+) -> dict[str, list[Subject]]:
+    """The spec in every style of scores, at every size to be judged."""
+    from weft.evidence.runs import Subject
+
+    sizes = list(_dimensions(checked, dims, data))
+    shares = [1.0] if len(sizes) == 1 else [0.4] + [0.6 / (len(sizes) - 1)] * (len(sizes) - 1)
+    groups: dict[str, list[Subject]] = {}
+    for style in CHOICES["scores"]:
+        made = (compile(checked, one, params, scores=style) for one in sizes)  # type: ignore[arg-type]
+        groups[style] = [Subject(model, share) for model, share in zip(made, shares, strict=True)]
+    return groups
+
+
+def _dimensions(checked: Checked, given: Mapping[str, int], data: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+    """Dimensions to compile for: what is given or follows from the data, and several sizes for the rest."""
+    known = {**_from_data(checked, data), **given}
+    counts = {size for size in checked.sets.values() if isinstance(size, str)}
+    seen = []
+    for width, count in SIZES:
+        dims = {name: known.get(name, count if name in counts else width) for name in checked.dims}
+        if dims not in seen:
+            seen.append(dims)
+            yield dims
+
+
+def _known_inputs(checked: Checked, data: Mapping[str, Any]) -> None:
+    inputs = [f.target.name for f in checked.spec.inputs]
+    for name in data:
+        if name not in inputs:
+            raise InputError(f"{checked.spec.name} has no input {printable(name)}; its inputs are {', '.join(inputs)}")
+
+
+def _from_data(checked: Checked, data: Mapping[str, Any]) -> dict[str, int]:
+    """Dimensions that the shapes of the data fix."""
+    known: dict[str, int] = {}
+    for name, values in data.items():
+        one = checked.fields[name]
+        columns = checked.sets[one.columns] if one.columns else one.width
+        for dim, size in zip((checked.sets[one.home], columns), np.shape(values), strict=False):
+            if isinstance(dim, str):
+                known[dim] = size
+    return known

@@ -1,0 +1,1 @@
+"""From text to a checked spec: grammar, syntax, names, types, diagnostics."""

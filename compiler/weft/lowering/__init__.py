@@ -1,0 +1,1 @@
+"""From a checked spec to a transformer: graph, attention normal form, program and weights."""

@@ -1,0 +1,348 @@
+"""Attention normal form -> transformer program and its weights.
+
+Slots get columns, steps become sub-layers, linear forms become dense matrices. When a step has one level of heads and
+no token-wise maps, its commit is folded into them: E := M, V := M V, and the scratch slots disappear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from weft.errors import InputError
+from weft.lowering.lower import NormalForm
+from weft.lowering.matrices import Array, Columned, float_parts, into
+from weft.lowering.normal import (
+    EXACT,
+    NAME,
+    ONE,
+    POSITION,
+    Derived,
+    Form,
+    Forms,
+    NormalHead,
+    NormalScore,
+    NormalStep,
+)
+from weft.source import Source, Span
+from weft_runtime import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Heads that run side by side, after folding: what they and the carry write."""
+
+    heads: tuple[NormalHead, ...]
+    sets: Mapping[str, Forms] = field(default_factory=dict)  # stream -> slot -> form of the old residual
+
+
+def blocks(step: NormalStep) -> Iterator[Block | Derived]:
+    """The sub-layers of a step in order."""
+    heads = [h for h in step.heads if h.writes]
+    scratch = {(h.query, s) for h in heads for s in h.writes}
+    if not step.local and all(h.level == 1 for h in heads):
+        yield _folded(step, heads, scratch)
+        return
+    for level in range(1, max([h.level for h in heads] + [d.level for d in step.local]) + 1):
+        side_by_side = tuple(h for h in heads if h.level == level)
+        if side_by_side:
+            yield Block(side_by_side)
+        yield from (d for d in step.local if d.level == level)
+    sets: dict[str, Forms] = {stream: dict(forms) for stream, forms in step.commit.items()}
+    for stream, slot in sorted(scratch | {(d.stream, d.slot) for d in step.local}):
+        sets.setdefault(stream, {})[slot] = {}
+    yield Block((), sets)
+
+
+def _folded(step: NormalStep, heads: list[NormalHead], scratch: set[tuple[str, str]]) -> Block:
+    sets: dict[str, Forms] = {}
+    for stream, forms in step.commit.items():
+        sets[stream] = {t: {s: c for s, c in f.items() if (stream, s) not in scratch} for t, f in forms.items()}
+    folded = []
+    for h in heads:
+        commit = step.commit.get(h.query, {})
+        values = {t: _through(f, h.values) for t, f in commit.items()}
+        own = {t: _through(f, h.own) for t, f in commit.items()}
+        number = {
+            t: sum((c * h.number[s] for s, c in f.items() if s in h.number), Fraction(0)) for t, f in commit.items()
+        }
+        folded.append(
+            replace(
+                h,
+                values={t: f for t, f in values.items() if f},
+                own={t: f for t, f in own.items() if f},
+                number={t: c for t, c in number.items() if c},
+            )
+        )
+    return Block(tuple(h for h in folded if h.writes), sets)
+
+
+def _through(form: Form, table: Mapping[str, Form]) -> Form:
+    """A form of scratch slots, each replaced by what is written to it."""
+    out: dict[str, Fraction] = {}
+    for slot, c in form.items():
+        for source, v in table.get(slot, {}).items():
+            out[source] = out.get(source, Fraction(0)) + c * v
+    return {s: c for s, c in out.items() if c}
+
+
+def zero_sum_lift(width: int) -> Array:
+    """An isometry U from R^d into the vectors of R^(d+1) whose coordinates sum to 0 (Helmert's): U^T U = I, 1^T U = 0.
+
+    LayerNorm with gain 1/sqrt(d+1) and eps 0 subtracts a mean that is 0 there and divides by the length, so
+    U^T LayerNorm(U v) = v / |v|.
+    """
+    out = np.zeros((width + 1, width))
+    for j in range(1, width + 1):
+        out[:j, j - 1] = 1.0
+        out[j, j - 1] = -float(j)
+        out[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    return out
+
+
+class Emitter:
+    """Writes the program of one normal form."""
+
+    def __init__(self, normal: NormalForm) -> None:
+        self.normal = normal
+        self.source: Source = normal.algorithm.checked.spec.source
+        self.tensors: dict[str, Array] = {}
+        self.distinct: dict[str, None] = {}  # open streams that are erased by self-attention
+        self.used: dict[str, dict[str, None]] = {stream: {} for stream in normal.algorithm.checked.sets}
+        self.sections = {
+            "start": [list(blocks(s)) for s in normal.prelude],
+            "layer": [list(blocks(s)) for s in normal.layer],
+            "outputs": [list(blocks(s)) for s in normal.readout],
+        }
+        self._collect()
+        self.columns = {stream: Columned(self._layout(stream)) for stream in normal.algorithm.checked.sets}
+        self.ffns = {key: self._ffn(d, f"derived.{d.stream}.{n}") for n, (key, d) in enumerate(self.kept.items())}
+
+    # ---- which slots there are
+
+    def _collect(self) -> None:
+        """Notes every slot that is read or written; derived slots that nobody reads are left out."""
+        for name, f in self.normal.algorithm.checked.fields.items():
+            self.used[f.home][name] = None
+        if self.normal.styles.erase == "attention":
+            self.used = {stream: {**slots, **self._names(stream)} for stream, slots in self.used.items()}
+        for section in self.sections.values():
+            for step in section:
+                for block in step:
+                    self._note(block)
+        for normal_step in self.normal.readout:
+            for pattern in normal_step.patterns:
+                self._note(Block((pattern.head,)))
+                self.used[pattern.head.query].update(dict.fromkeys(pattern.scale))
+        wanted: dict[tuple[str, str], Derived] = {}
+        for key, d in reversed(list(self.normal.derived.items())):  # later ones read earlier ones
+            if d.slot in self.used[d.stream]:
+                self.used[d.stream].update(dict.fromkeys(d.sources))
+                wanted[key] = d
+        self.kept = dict(reversed(list(wanted.items())))
+
+    def _names(self, stream: str) -> dict[str, None]:
+        """Tokens of a fixed set find themselves by their one-hot names."""
+        return {} if self.normal.algorithm.checked.is_open(stream) else {NAME: None}
+
+    def _note(self, block: Block | Derived) -> None:
+        if isinstance(block, Derived):
+            self.used[block.stream].update(dict.fromkeys((block.slot, *block.sources)))
+            return
+        for stream, forms in block.sets.items():
+            for target, form in forms.items():
+                self.used[stream].update(dict.fromkeys((target, *form)))
+        for h in block.heads:
+            sides = {"query": h.query, "key": h.keys}
+            for score in (h.score, *(m.score for m in h.masks)):
+                for side, slot in score.slots():
+                    self.used[sides[side]][slot] = None
+            self.used[h.query].update(dict.fromkeys(h.writes))
+            for form in h.values.values():
+                self.used[h.keys].update(dict.fromkeys(form))
+            for form in (*h.own.values(), *((h.self_key,) if isinstance(h.self_key, Mapping) else ())):
+                self.used[h.query].update(dict.fromkeys(form))
+
+    def role(self, stream: str, slot: str) -> ir.Roles:
+        if slot in self.normal.algorithm.checked.fields and self.normal.algorithm.checked.fields[slot].home == stream:
+            return "field"
+        if slot in (ONE, NAME, POSITION) or slot.startswith("#") or (stream, slot) in self.normal.shifts:
+            return "constant"
+        return "derived" if (stream, slot) in self.kept else "scratch"
+
+    def _layout(self, stream: str) -> dict[str, tuple[int, int]]:
+        order = ("field", "constant", "derived", "scratch")
+        names = sorted(self.used[stream], key=lambda s: order.index(self.role(stream, s)))
+        widths, out, at = self.normal.widths[stream], {}, 0
+        for name in names:
+            out[name] = (at, widths[name])
+            at += widths[name]
+        return out
+
+    # ---- tensors
+
+    def put(self, name: str, array: Array) -> str:
+        self.tensors[name] = np.asarray(array, dtype=np.float64, order="C")
+        return name
+
+    def origin(self, span: Span) -> str:
+        """Where in the spec something comes from: line and text, no file name (a checkpoint has no paths in it)."""
+        line, _ = self.source.position(span.start)
+        return f"line {line}: {self.source.said(span)}"
+
+    def _ffn(self, d: Derived, name: str) -> ir.FFN:
+        columns = self.columns[d.stream]
+        widths = {slot: w for slot, (_, w) in columns.columns.items()}
+        one = Fraction(1)
+        function, b = d.function, None
+        if function in ("outer", "product", "dot", "contract"):
+            a = columns.rows([({d.a: one}, widths[d.a])])
+            b = columns.rows([({d.b: one}, widths[d.b])])
+            if function == "outer":
+                a, b, mix = np.repeat(a, len(b), 0), np.tile(b, (len(a), 1)), np.eye(d.width)
+            elif function == "contract":
+                a, mix = np.repeat(a, d.width, 0), np.tile(np.eye(d.width), widths[d.a])
+            else:
+                mix = np.ones((1, len(a))) if function == "dot" else np.eye(d.width)
+            function = "product"
+            if self.normal.styles.square == "relu2" and d.a == d.b and mix.shape[1] == len(a):
+                function, a, b, mix = "relu2", np.concatenate([a, -a]), None, np.concatenate([mix, mix], axis=1)
+        else:
+            a, mix = columns.rows([(d.form, d.width)]), np.eye(d.width)
+            if function == "unit" and d.fallback is not None:
+                b = columns.rows([(d.fallback, d.width)])
+            if function == "unit" and self.normal.styles.norm == "layer":
+                lift = zero_sum_lift(d.width)
+                function, a, b, mix = "layer", lift @ a, None if b is None else lift @ b, lift.T
+            elif function == "select":
+                b = columns.rows([(d.fallback or {}, d.width), ({d.flag: one}, 1)])
+        out = np.zeros((columns.width, mix.shape[1]))
+        columns.write(out, d.slot, mix)
+        return ir.FFN(
+            d.stream,
+            function,  # type: ignore[arg-type]
+            self.put(f"{name}.carry", columns.carry([d.slot])),
+            self.put(f"{name}.a", a),
+            None if b is None else self.put(f"{name}.b", b),
+            self.put(f"{name}.out", out),
+            (d.slot,),
+            self.origin(d.span),
+        )
+
+    def _score(self, score: NormalScore, h: NormalHead, name: str, exact: bool) -> ir.Score:
+        """Dot parts are stacked into one Q and K; a coefficient that is no float gets further rows, if it decides."""
+        query, key = self.columns[h.query], self.columns[h.keys]
+        parts: list[ir.Part] = []
+        pairs: list[tuple[Form, Form, int]] = []
+        for dot in score.dots:
+            queries = float_parts(dot.query) if exact else [dot.query]
+            keys = float_parts(dot.key) if exact else [dot.key]
+            pairs += [(qf, kf, dot.width) for qf in queries for kf in keys]
+        if pairs:
+            q = self.put(f"{name}.q", query.rows([(p[0], p[2]) for p in pairs]))
+            k = self.put(f"{name}.k", key.rows([(p[1], p[2]) for p in pairs]))
+            parts.append(ir.Part("dot", q, k))
+        for n, l2 in enumerate(score.l2s):
+            q = self.put(f"{name}.l2.{n}.q", query.rows([(l2.query, l2.width)]))
+            k = self.put(f"{name}.l2.{n}.k", key.rows([(l2.key, l2.width)]))
+            scale = None
+            if l2.scale:
+                side, slot = l2.scale
+                row = (query if side == "query" else key).row({slot: Fraction(1)})
+                scale = side, self.put(f"{name}.l2.{n}.scale", row)
+            coefficients = float_parts({ONE: l2.coefficient}) if exact else [{ONE: l2.coefficient}]
+            for m, c in enumerate(coefficients):
+                value = self.put(f"{name}.l2.{n}.c{m or ''}", np.array(float(c[ONE])))
+                parts.append(ir.Part("l2", q, k, value, scale))
+        return ir.Score(tuple(parts))
+
+    def head(self, h: NormalHead, name: str) -> ir.Head:
+        query, key = self.columns[h.query], self.columns[h.keys]
+        rule = h.rule
+        score = self._score(h.score, h, name, rule.kind in EXACT)
+        masks = tuple(ir.Mask(m.op, self._score(m.score, h, f"{name}.mask.{n}", True)) for n, m in enumerate(h.masks))
+        if rule.kind in ("lse", "max"):
+            column = np.zeros((query.width, 1))
+            for slot, c in h.number.items():
+                query.write(column, slot, np.full((query.columns[slot][1], 1), float(c)))
+            value = self.put(f"{name}.v", column)
+        else:
+            value = self.put(f"{name}.v", into(query, key, h.values))
+        self_key = None
+        if h.self_key is not None:
+            own = self.put(f"{name}.self.v", into(query, query, h.own))
+            row = None if h.self_key == "last" else self.put(f"{name}.self.q", query.row(h.self_key))
+            self_key = ir.SelfKey(own, row)
+        weighting = ir.Weighting(
+            rule.kind,  # type: ignore[arg-type]
+            rule.ties,
+            rule.epsilon,
+            rule.count,
+            rule.percent,
+            rule.gamma,
+        )
+        short = name.rsplit(".", 1)[-1]
+        return ir.Head(short, h.query, h.keys, score, weighting, value, masks, self_key, h.writes, self.origin(h.span))
+
+    def _eraser(self, stream: str, slots: tuple[str, ...], name: str) -> ir.Head:
+        """Self-attention that subtracts what the slots held: every token finds itself, if no other looks the same."""
+        columns, one = self.columns[stream], Fraction(1)
+        if NAME in columns.columns:
+            rows = columns.rows([({NAME: one}, columns.columns[NAME][1])])
+            part = ir.Part("dot", self.put(f"{name}.q", rows), self.put(f"{name}.k", rows.copy()))
+        else:
+            rows = columns.rows([({slot: one}, columns.columns[slot][1]) for slot in self._looks(stream)])
+            q, k = self.put(f"{name}.q", rows), self.put(f"{name}.k", rows.copy())
+            part = ir.Part("l2", q, k, self.put(f"{name}.c", np.array(-1.0)))
+            self.distinct[stream] = None
+        value = self.put(f"{name}.v", columns.carry(slots) - np.eye(columns.width))
+        weighting = ir.Weighting("argmax", "split")
+        short = name.rsplit(".", 2)[-2]
+        return ir.Head(f"{short}.{stream}", stream, stream, ir.Score((part,)), weighting, value, writes=slots)
+
+    def _looks(self, stream: str) -> list[str]:
+        """The inputs by which the tokens of an open set are told apart."""
+        fields = self.normal.algorithm.checked.fields.values()
+        found = [f.name for f in fields if f.home == stream and f.role == "input" and not f.is_pair]
+        if not found:
+            raise InputError(
+                f"erase=attention needs tokens that differ, but {stream} has no input of its own; use erase=linear"
+            )
+        return found
+
+    @property
+    def conditions(self) -> tuple[ir.Condition, ...]:
+        """What has to hold for the program to equal its spec; complete once all sub-layers are written."""
+        return tuple(
+            ir.Condition(
+                "distinct",
+                stream,
+                tuple(self._looks(stream)),
+                f"the tokens of {stream} are pairwise distinct in {', '.join(self._looks(stream))} (erase=attention)",
+            )
+            for stream in self.distinct
+        )
+
+    def sublayer(self, block: Block | Derived, name: str) -> ir.Sublayer:
+        if isinstance(block, Derived):
+            return self._ffn(block, name)
+        streams = [s for s in self.columns if s in block.sets or any(h.query == s for h in block.heads)]
+        carry = {}
+        named: dict[str, int] = {}
+        heads = []
+        for stream in streams:
+            columns, sets = self.columns[stream], block.sets.get(stream, {})
+            kept = columns.carry(sets)
+            if self.normal.styles.erase == "attention" and sets:
+                heads.append(self._eraser(stream, tuple(sets), f"{name}.erase.{stream}"))
+                kept = np.eye(columns.width)
+            carry[stream] = self.put(f"{name}.carry.{stream}", kept + into(columns, columns, sets))
+        for h in block.heads:
+            base = "+".join(h.writes).replace(" ", "_")
+            named[base] = named.get(base, 0) + 1
+            heads.append(self.head(h, f"{name}.{base}" + (f"'{named[base]}" if named[base] > 1 else "")))
+        writes = tuple((s, t) for s, forms in block.sets.items() for t in forms)
+        return ir.Attend(carry, tuple(heads), writes)

@@ -1,0 +1,357 @@
+"""Syntax tree -> polynomials: one method per construct.
+
+`env` maps the index variables of the text to those of the lowering; inside a `let` they differ. `context` is the token
+an equation is for: a sum that mentions no other token lands on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+from weft import syntax as ast
+from weft.lowering.algebra import (
+    Atom,
+    Distance,
+    Dot,
+    Exp,
+    Name,
+    Number,
+    Poly,
+    Size,
+    Total,
+    Vector,
+    Weight,
+    indices,
+    thaw,
+)
+from weft.lowering.normal import POSITION, KeySum, MaskRule, Rule
+from weft.lowering.ratios import Ratios, token_of
+from weft.lowering.reductions import mask_indices
+from weft.lowering.slots import Refused
+from weft.source import Span
+
+Env = Mapping[str, str]
+CONSTANT: dict[str, Callable[[float], float]] = {
+    "log": math.log,
+    "exp": math.exp,
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+    "relu": lambda t: max(t, 0.0),
+}
+
+
+def companion(name: str) -> str:
+    """The slot that keeps the logarithms of a softmax field."""
+    return f"log {name}"
+
+
+class Expressions(Ratios):
+    """The meaning of every construct as algebra."""
+
+    logged: frozenset[str]  # softmax fields whose logarithms are kept
+
+    def poly(self, node: ast.Expr, env: Env, context: str) -> Poly:
+        """The polynomial of an expression; a refusal is given the place of the innermost guilty expression."""
+        outer, self.span = self.span, node.span
+        try:
+            return self._poly(node, env, context)
+        except Refused as refused:
+            refused.span = refused.span or node.span
+            raise
+        finally:
+            self.span = outer
+
+    def _poly(self, node: ast.Expr, env: Env, context: str) -> Poly:
+        def sub(x: ast.Expr) -> Poly:
+            return self.poly(x, env, context)
+
+        match node:
+            case ast.Num():
+                return Poly.const(Fraction(node.value))
+            case ast.Ref():
+                return self._ref(node, env, context)
+            case ast.Count():
+                size = self.size(node.set)
+                return Poly.atom(Size(node.set)) if size is None else Poly.const(size)
+            case ast.Position():
+                return Poly.atom(Number(POSITION, env.get(node.index, node.index)))
+            case ast.Neg():
+                return -sub(node.body)
+            case ast.Binary():
+                left, right = sub(node.left), sub(node.right)
+                if node.op == "+":
+                    return left + right
+                if node.op == "-":
+                    return left - right
+                return left * right if node.op == "*" else self._quotient(left, right, node.right.span, context)
+            case ast.Power():
+                return self._whole(sub(node.base)).power(node.exponent)
+            case ast.Square():
+                return self._square(sub(node.body))
+            case ast.Inner():
+                return self._whole(sub(node.left)).dot(self._whole(sub(node.right)))
+            case ast.Norm():
+                body = sub(node.body)
+                return (
+                    self._apply("sqrt", self._square(body), context)
+                    if body.width
+                    else self._apply("absolute", body, context)
+                )
+            case ast.Call(function="unit"):
+                return self._unit(sub(node.body), None, context)
+            case ast.Call():
+                return self._apply(node.function, sub(node.body), context)
+            case ast.Else():
+                if isinstance(node.body, ast.Call) and node.body.function == "unit":
+                    return self._unit(sub(node.body.body), sub(node.fallback), context)
+                return self.otherwise(sub(node.body), sub(node.fallback))
+            case ast.Reduce():
+                return self._reduce(node, env, context)
+            case ast.Weigh():
+                return self._weigh(node, env, context)
+        raise Refused("a percentage only makes sense as the second argument of lowest or highest")
+
+    def _quotient(self, left: Poly, right: Poly, divisor: Span, context: str) -> Poly:
+        try:
+            return self.divide(left, right, context)
+        except Refused as refused:
+            refused.span = refused.span or divisor
+            raise
+
+    # ---- names
+
+    def _ref(self, node: ast.Ref, env: Env, context: str) -> Poly:
+        checked = self.checked
+        if node.name in checked.lets:
+            let = checked.lets[node.name]
+            inner = dict(zip(let.target.indices, (env.get(i, i) for i in node.indices), strict=True))
+            return self.poly(let.body, inner, context)
+        if not node.indices:
+            if node.name in self.given:
+                return Poly.const(self.given[node.name])
+            if node.name in checked.params:
+                default = checked.params[node.name].default
+                assert default is not None
+                return self.poly(default, {}, context)
+            return Poly.const(self.dims[node.name])
+        field = checked.fields[node.name]
+        i = env.get(node.indices[0], node.indices[0])
+        if field.columns is not None:
+            return self.row(node.name, i, env.get(node.indices[1], node.indices[1]))
+        if field.width is None:
+            return Poly.atom(Number(node.name, i))
+        return Poly.atom(Vector(node.name, i, self.dimension(field.width)))
+
+    def fresh(self, index: str, env: Env, context: str) -> tuple[str, Env]:
+        """A bound index, renamed apart from the tokens that are named already."""
+        name = index
+        while name in env.values() or name == context:
+            name += "'"
+        self.index[name] = self.index[index]
+        return name, {**env, index: name}
+
+    # ---- token-wise maths
+
+    def _square(self, p: Poly) -> Poly:
+        ids = sorted(p.indices)
+        if len(ids) != 2:
+            whole = self._whole(p)
+            return whole.dot(whole)
+        left, right = p.only(ids[0]), -p.only(ids[1])
+        if left.terms and right.terms and (left - right).terms == p.terms:
+            if self.styles.scores == "l2":
+                return Poly.atom(Distance(left.frozen, right.frozen, ids[0], ids[1]))
+            if not self._pending(p):
+                return self.expanded(self.finalise(left), self.finalise(right), ids[0], ids[1])
+        return p.dot(p)
+
+    def _pending(self, p: Poly) -> bool:
+        """Whether an `else` may still have to catch something in it."""
+        return any(isinstance(a, Total) and self.sums[a.id].rule.partial for a in p.atoms)
+
+    def _whole(self, p: Poly) -> Poly:
+        """A sum of values of one token, as one slot: multiplying it out would cancel what the difference keeps."""
+        if len(p.indices) != 1 or len(p.terms) < 2 or self._pending(p):
+            return p
+        (i,) = p.indices
+        return self.slot_poly(self.function(self.stream(i), "copy", self.linear(p, i)), i, p.width)
+
+    def _apply(self, function: str, p: Poly, context: str) -> Poly:
+        if function == "log":
+            lse = self._log_of_sum(p)
+            if lse is not None:
+                return lse
+        if p.is_const:
+            return Poly.const(self._constant(function, p.constant))
+        if len(p.indices) == 2:
+            return Poly.atom(Exp(p.frozen)) if function == "exp" else self.tabulate(p, function)
+        i = token_of(p, context)
+        slot = self.function(self.stream(i), function, self.linear(p, i))
+        return self.slot_poly(slot, i, p.width)
+
+    def _constant(self, function: str, value: Fraction) -> Fraction:
+        if function == "absolute":
+            return abs(value)
+        try:
+            return Fraction(CONSTANT[function](float(value)))
+        except (ValueError, OverflowError):
+            raise Refused(f"{function} of {float(value):g} is not a finite number", code="L302") from None
+
+    def _log_of_sum(self, p: Poly) -> Poly | None:
+        """log(c * sum[k] exp(S)) = log c + lse[k] S: the log-normaliser of a head."""
+        single = p.single
+        if single is None or single[2] <= 0 or len(single[0]) != 1 or single[1]:
+            return None
+        atom, power = single[0][0]
+        if not isinstance(atom, Total) or power != 1:
+            return None
+        s = self.sums[atom.id]
+        if s.rule.kind != "exp" or s.scalars or s.vectors:
+            return None
+        lse = self.total(KeySum(s.query, s.key, Rule("lse", s.rule.score, s.rule.masks)))
+        return lse + Poly.const(Fraction(math.log(single[2])))
+
+    def _unit(self, p: Poly, fallback: Poly | None, context: str) -> Poly:
+        i = token_of(p, context)
+        form = self.linear(p, i)
+        other = None if fallback is None else self.linear(fallback, i)
+        text = " + ".join(f"{c} {s}" for s, c in form.items())
+        rest = "" if other is None else " else " + " + ".join(f"{c} {s}" for s, c in other.items())
+        slot = self.derive(self.stream(i), f"unit({text}{rest})", "unit", p.width, form=form, fallback=other)
+        return Poly.atom(Vector(slot, i, p.width))
+
+    # ---- conditions, weightings, reductions
+
+    def _masks(self, where: tuple[ast.Condition, ...], env: Env, context: str) -> tuple[MaskRule, ...]:
+        out = []
+        for condition in where:
+            match condition:
+                case ast.Different(_, left, right):
+                    out.append(MaskRule(other=(env.get(left, left), env.get(right, right))))
+                case ast.Member(_, field):
+                    out.append(MaskRule((self.poly(field, env, context) - Poly.const(Fraction(1, 2))).frozen))
+                case ast.Compare(_, op, left, right):
+                    p = self.poly(left, env, context) - self.poly(right, env, context)
+                    out.append(MaskRule((p if op[0] == ">" else -p).frozen, strict=op in "<>"))
+        return tuple(out)
+
+    def _weigh(self, node: ast.Weigh, env: Env, context: str) -> Poly:
+        k = env.get(node.index, node.index)
+        masks = self._masks(node.where, env, context)
+        p = self.poly(node.score, env, context)
+        if node.noise is not None:
+            p = p + self.poly(node.noise, env, context)
+        q = self.query_of(p.indices | mask_indices(masks), k, context, f"this {node.kind}")
+        if q == k:
+            raise Refused(
+                f"{node.kind}[{k}] needs another token to choose for",
+                "declare a second index over the same set: one for the token that chooses, one for the candidates",
+            )
+        rule = self._rule_of(node, -p if node.kind in ("argmin", "lowest") else p, masks, env, (q, k))
+        self.spans.setdefault(rule, node.span)
+        return Poly.atom(Weight(rule, q, k))
+
+    def _rule_of(self, node: ast.Weigh, p: Poly, masks: tuple[MaskRule, ...], env: Env, pair: tuple[str, str]) -> Rule:
+        q, k = pair
+
+        def number(x: ast.Expr) -> Fraction:
+            value = self.poly(x, env, q)
+            if not value.is_const:
+                raise Refused("this must be a number that is known when the spec compiles", code="L304")
+            return value.constant
+
+        match node.kind:
+            case "argmax" | "argmin" | "sample":
+                if node.ties is None or node.ties.rule == "first":
+                    return Rule("argmax", p.frozen, masks)
+                if node.ties.rule == "within":
+                    assert node.ties.epsilon is not None
+                    return Rule("argmax", p.frozen, masks, ties="within", epsilon=number(node.ties.epsilon))
+                return Rule("argmax", p.frozen, masks, ties="split")
+            case "lowest" | "highest":
+                argument = node.arguments[0]
+                if isinstance(argument, ast.Percent):
+                    share = Fraction(repr(float(number(argument.body))))  # percentages are exact decimals
+                    return Rule("top", p.frozen, masks, percent=share)
+                count = number(argument)
+                if count.denominator != 1 or count < 1:
+                    raise Refused(
+                        f"{node.kind} keeps a whole number of tokens, at least 1, not {float(count):g}", code="L304"
+                    )
+                return Rule("top", p.frozen, masks, count=int(count))
+            case "normmax":
+                gamma = number(node.arguments[0])
+                if gamma <= 0:
+                    raise Refused(f"normmax needs a positive gamma, not {float(gamma):g}", code="L304")
+                return Rule("normmax", p.frozen, masks, gamma=gamma)
+            case "normalize":
+                return self._normalize(p, masks, q, k)
+        return Rule(node.kind, p.frozen, masks)
+
+    def _normalize(self, p: Poly, masks: tuple[MaskRule, ...], q: str, k: str) -> Rule:
+        """Weights proportional to p; for exp(S), or a field whose logarithms are kept, that is a softmax.
+
+        For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free, and a softmax never vanishes whole.
+        """
+        common = [a for a in p.atoms if all(dict(scalars).get(a) == 1 for scalars, _ in p.terms)]
+        exponents = {a: e for a in common if (e := self._exponent(a)) is not None}
+        if len(exponents) == 1:
+            ((atom, exponent),) = exponents.items()
+            single = p.single
+            if single and len(single[0]) == 1 and single[2] > 0:
+                return Rule("softmax", exponent.frozen, masks)
+            soft = Poly.atom(Weight(Rule("softmax", exponent.frozen), q, k))
+            p = p.replace(lambda a: soft if a == atom else None)
+        return Rule("normalize", p.frozen, masks)
+
+    def _exponent(self, a: Atom) -> Poly | None:
+        """S of a factor exp(S): an exponential, or a field whose logarithms are kept."""
+        if isinstance(a, Exp):
+            return thaw(a.body)
+        if isinstance(a, Dot):
+            name, row = (a.left, a.right) if isinstance(a.left, Name) else (a.right, a.left)
+            if isinstance(name, Name) and isinstance(row, Vector) and row.slot in self.logged:
+                return self.row(companion(row.slot), row.index, name.index)
+        return None
+
+    def _reduce(self, node: ast.Reduce, env: Env, context: str) -> Poly:
+        k, env = self.fresh(node.index, env, context)
+        masks = self._masks(node.where, env, context)
+        body = self.poly(node.body, env, context)
+        if node.kind in ("max", "min", "logsumexp"):
+            return self._extreme(node.kind, body, k, masks, context)
+        if node.by is not None:
+            return self.sum_over(body * self._weigh(node.by, env, context), k, context, masks)
+        if node.kind == "sum":
+            if node.weighted is not None:
+                body = body * self.poly(node.weighted, env, context)
+            return self.sum_over(body, k, context, masks)
+        if node.weighted is None and not masks and self._is_pair(body):
+            return self.sum_over(body, k, context) * self._one_over(k)
+        weights = Poly.const(1) if node.weighted is None else self.poly(node.weighted, env, context)
+        q = self.query_of(body.indices | weights.indices | mask_indices(masks), k, context, "this mean")
+        rule = self._normalize(weights, masks, q, k)
+        self.spans.setdefault(rule, node.span)
+        return self.sum_over(body * Poly.atom(Weight(rule, q, k)), k, context)
+
+    def _is_pair(self, p: Poly) -> bool:
+        return any(isinstance(a, Dot | Distance | Exp | Weight) and len(indices(a)) == 2 for a in p.atoms)
+
+    def _one_over(self, k: str) -> Poly:
+        size = self.tokens(k)
+        return Poly.const(Fraction(1, size)) if size else Poly.term((((Size(self.stream(k)), -1),), None))
+
+    def _extreme(self, kind: str, body: Poly, k: str, masks: tuple[MaskRule, ...], context: str) -> Poly:
+        """max, min and logsumexp over an index: the number a head returns instead of a sum of values."""
+        q = self.query_of(body.indices | mask_indices(masks), k, context, f"this {kind}")
+        if q == k:
+            raise Refused(
+                f"{kind} over {k} has to land on another token",
+                f"declare a second index over the set of {k} and use it on one side",
+            )
+        if kind == "logsumexp":
+            return self.total(KeySum(q, k, Rule("lse", body.frozen, masks)))
+        sign = 1 if kind == "max" else -1
+        return self.total(KeySum(q, k, Rule("max", body.scale(sign).frozen, masks))).scale(sign)

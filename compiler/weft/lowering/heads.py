@@ -1,0 +1,282 @@
+"""Sums over keys -> heads, and pair expressions -> rows stored on a token.
+
+A `Total` atom stands for a sum that some head will compute. `finalise` makes the head and replaces the atom by the
+scratch slot it writes. Totals with the same query, key and rule share one head.
+
+Tabulation: a pair expression over (i, j) with j fixed is a vector of |j| numbers on token i, read back as <row_i, e_j>;
+any function then acts on it coordinate by coordinate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Literal
+
+from weft.lowering.algebra import (
+    Atom,
+    Distance,
+    Dot,
+    Exp,
+    Name,
+    Number,
+    Poly,
+    Total,
+    Vector,
+    Weight,
+    indices,
+    monomial,
+    thaw,
+)
+from weft.lowering.normal import (
+    EXACT,
+    SHIFT_FREE,
+    Form,
+    KeySum,
+    MaskRule,
+    NormalHead,
+    NormalMask,
+    Rule,
+)
+from weft.lowering.scores import Scores, cleared
+from weft.lowering.slots import Refused
+from weft.source import Span
+
+BELONGS = "only softmax and normalize without `where` can be stored on the other token; use it inside a sum instead"
+
+
+class Heads(Scores):
+    """Heads of the step being lowered."""
+
+    sums: list[KeySum]
+    landed: dict[int, str]  # total -> the slot its head writes
+    heads: dict[tuple[str, str, Rule, int], NormalHead]
+    spans: dict[Rule, Span]  # where a rule came from, for messages
+    scratch: int
+
+    # ---- totals
+
+    def total(self, s: KeySum) -> Poly:
+        """The polynomial that stands for a sum over keys."""
+        self.sums.append(s)
+        self.spans.setdefault(s.rule, self.span)
+        return Poly.atom(Total(len(self.sums) - 1, s.query, s.width))
+
+    def finalise(self, p: Poly, only: str | None = None) -> Poly:
+        """Replaces pending sums by the slots their heads write (only those that land on token `only`, if given)."""
+
+        def swap(a: Atom) -> Poly | None:
+            if only is not None and (not isinstance(a, Total | Dot) or only not in indices(a)):
+                return None
+            if isinstance(a, Total):
+                slot = self.land(a)
+                return Poly.atom(Vector(slot, a.index, a.width) if a.width else Number(slot, a.index))
+            if isinstance(a, Dot) and (isinstance(a.left, Total) or isinstance(a.right, Total)):
+                return self.finalise(Poly.atom(a.left)).dot(self.finalise(Poly.atom(a.right)))
+            if isinstance(a, Distance):
+                left, right = self.finalise(thaw(a.left)).frozen, self.finalise(thaw(a.right)).frozen
+                return Poly.atom(Distance(left, right, a.i, a.j)) if (left, right) != (a.left, a.right) else None
+            if isinstance(a, Exp):
+                body = self.finalise(thaw(a.body)).frozen
+                return Poly.atom(Exp(body)) if body != a.body else None
+            return None
+
+        return p.replace(swap)
+
+    def linear(self, p: Poly, i: str) -> Form:
+        """A polynomial of token i, pending sums included, as a linear form."""
+        return self.form(self.finalise(p), i)
+
+    def plain(self, a: Atom) -> Atom:
+        """The stored atom a pending sum becomes."""
+        (atom,) = self.finalise(Poly.atom(a)).atoms
+        return atom
+
+    def land(self, a: Total) -> str:
+        """The scratch slot that receives a total; makes its head when there is none yet."""
+        if a.id in self.landed:
+            return self.landed[a.id]
+        s = self.sums[a.id]
+        stream, keys = self.stream(s.query), self.stream(s.key)
+        own = self.linear(thaw(s.own), s.query)
+        is_number = s.rule.kind in ("lse", "max")
+        value: Form = {}
+        if s.empty is None and not is_number:
+            value = {self.slot_for(keys, s.scalars, s.vectors): Fraction(1)}
+        reads = max(self.level(keys, value), self.level(stream, own))
+        head = self.head(s.query, s.key, s.rule, reads + 1)
+        self.scratch += 1
+        slot = f"~{self.scratch}"
+        if is_number:
+            head.number[slot] = Fraction(1)
+        else:
+            head.values[slot] = value
+        head.own[slot] = own
+        self.widths[stream][slot] = max(1, a.width)
+        self.levels[stream, slot] = head.level
+        self.landed[a.id] = slot
+        return slot
+
+    def head(self, q: str, k: str, rule: Rule, level: int = 1) -> NormalHead:
+        """The head of the current step for a rule, at least at a level."""
+        key = (q, k, rule, level)
+        if key not in self.heads:
+            try:
+                self.heads[key] = self._make_head(q, k, rule, level)
+            except Refused as refused:
+                refused.span = refused.span or self.spans.get(rule)
+                raise
+            self.step.heads.append(self.heads[key])
+        return self.heads[key]
+
+    def _make_head(self, q: str, k: str, rule: Rule, level: int) -> NormalHead:
+        span = self.spans.get(rule, self.span)
+        own: Literal["last"] | Form | None = None
+        if isinstance(rule.self_key, tuple):
+            own = self.linear(thaw(rule.self_key), q)
+        elif rule.self_key is not None:
+            own = "last"
+        shift_free = rule.kind in SHIFT_FREE and not isinstance(own, Mapping)
+        p = self.stored(self.finalise(thaw(rule.score)))
+        score = self.score(p, q, k, shift_free=shift_free, exact=rule.kind in EXACT)
+        if rule.kind in EXACT:
+            score, factor = cleared(score)
+            rule = replace(rule, epsilon=rule.epsilon * factor, gamma=rule.gamma and rule.gamma / factor)
+        masks = tuple(self._mask(m, q, k) for m in rule.masks)
+        sides = {"query": self.stream(q), "key": self.stream(k)}
+        reads = [(sides[side], slot) for s in (score, *(m.score for m in masks)) for side, slot in s.slots()]
+        reads += [(sides["query"], slot) for slot in own] if isinstance(own, Mapping) else []
+        deepest = max((self.levels.get(r, 0) for r in reads), default=0)
+        return NormalHead(sides["query"], sides["key"], rule, score, masks, own, max(level, deepest + 1), span)
+
+    def _mask(self, m: MaskRule, q: str, k: str) -> NormalMask:
+        if m.other:
+            return NormalMask("other")
+        p = self.stored(self.finalise(thaw(m.poly)))
+        score, _ = cleared(self.score(p, q, k, shift_free=False, exact=True))
+        op: Literal[">", ">="] = ">" if m.strict else ">="
+        return NormalMask(op, score)
+
+    # ---- rows
+
+    def fixed_side(self, ids: frozenset[str]) -> tuple[str, str]:
+        """Two indices as (i, j) with j over a fixed set."""
+        i, j = sorted(ids, key=lambda v: (self.tokens(v) is not None, v))
+        if self.tokens(j) is None:
+            raise Refused(
+                f"a function of two tokens of open sets ({i}, {j}) has no attention form",
+                "only exp of a sum of products has, inside a sum over one of the tokens",
+                "with one fixed set it would lower: one slot per token of that set",
+            )
+        return i, j
+
+    def row(self, slot: str, i: str, j: str) -> Poly:
+        """<row_i, e_j>: column j of a row stored on token i."""
+        size = self.tokens(j)
+        assert size is not None
+        return Poly.atom(Vector(slot, i, size)).dot(Poly.atom(Name(self.stream(j), j, size)))
+
+    def tabulate(self, p: Poly, function: str = "copy", order: tuple[str, str] | None = None) -> Poly:
+        """A pair expression, perhaps under a function, as a row stored on the token that is not fixed."""
+        i, j = order or self.fixed_side(p.indices)
+        form = self.linear(self.rows(p, i, j), i)
+        if function == "copy" and list(form.values()) == [1]:
+            return self.row(next(iter(form)), i, j)
+        return self.row(self.function(self.stream(i), function, form), i, j)
+
+    def stored(self, p: Poly) -> Poly:
+        """Tabulates weights and exponentials that stand where only stored values may."""
+
+        def swap(a: Atom) -> Poly | None:
+            return self.tabulate(Poly.atom(a)) if isinstance(a, Weight | Exp) else None
+
+        return self.finalise(self.merge_rows(p.replace(swap)))
+
+    def merge_rows(self, p: Poly) -> Poly:
+        """<y, e_j> <z, e_j> = <y.z, e_j>: products of rows over the same fixed set go coordinate by coordinate."""
+        out = Poly()
+        for (scalars, v), c in p.terms.items():
+            rows: dict[Name, list[tuple[Atom, Vector]]] = {}
+            for atom, power in scalars:
+                if isinstance(atom, Dot) and power > 0 and len(indices(atom)) == 2:
+                    name, other = (atom.left, atom.right) if isinstance(atom.left, Name) else (atom.right, atom.left)
+                    if isinstance(name, Name) and isinstance(other, Vector):
+                        rows.setdefault(name, []).extend([(atom, other)] * power)
+            for name, found in rows.items():
+                first = found[0][1]
+                if len(found) < 2 or any(v.index != first.index for _, v in found):
+                    continue
+                stream, slot = self.stream(first.index), first.slot
+                for _, other in found[1:]:
+                    slot = self.derive(stream, f"{slot}.*{other.slot}", "product", first.width, a=slot, b=other.slot)
+                gone = {a for a, _ in found}
+                merged = Poly.atom(Vector(slot, first.index, first.width)).dot(Poly.atom(name))
+                scalars = tuple(z for z in scalars if z[0] not in gone) + next(iter(merged.terms))[0]
+            out = out + Poly.term(monomial(scalars, v), c)
+        return out
+
+    def rows(self, p: Poly, i: str, j: str) -> Poly:
+        """A pair expression as a vector over j on token i: stored rows, and heads whose value is the name of j."""
+        size = self.tokens(j)
+        assert size is not None
+        name = Name(self.stream(j), j, size)
+        p = p.replace(lambda a: self._transposed(a, i, j) if isinstance(a, Weight) and a.query == j else None)
+        score, out = Poly(), Poly()
+        for (scalars, v), c in self.merge_rows(p).terms.items():
+            if v:
+                raise Refused("a pair field holds one number per pair, not a vector")
+            weights = [a for a, _ in scalars if isinstance(a, Weight | Exp)]
+            own = [a for a, n in scalars if isinstance(a, Dot) and name in (a.left, a.right) and n == 1]
+            others = tuple(z for z in scalars if z[0] not in weights and z[0] not in own[:1])
+            if not weights and own and all(indices(a) <= {i} for a, _ in others):
+                row = own[0].left if own[0].right == name else own[0].right
+                out = out + Poly.term((others, row), c)
+            elif weights:
+                out = out + self._weighted_row(scalars, c, weights, i, j, name)
+            else:
+                score = score + Poly.term((scalars, v), c)
+        if score.terms:
+            out = out + self.total(KeySum(i, j, Rule("sum", score.frozen), (), (name,)))
+        return out
+
+    def _weighted_row(
+        self,
+        scalars: tuple[tuple[Atom, int], ...],
+        c: Fraction,
+        weights: list[Weight | Exp],
+        i: str,
+        j: str,
+        name: Name,
+    ) -> Poly:
+        """One monomial with a weight or an exponential in it."""
+        (first, *more) = weights
+        others = tuple(z for z in scalars if z[0] != first)
+        if more or any(len(indices(a)) > 1 for a, _ in others) or dict(scalars)[first] != 1:
+            p = Poly.const(c)
+            for atom, power in scalars:
+                one = self.tabulate(Poly.atom(atom)) if atom in weights else Poly.atom(atom) if power > 0 else None
+                p = p * (one.power(power) if one is not None else Poly.term((((atom, power),), None)))
+            return self.rows(p, i, j)
+        if isinstance(first, Weight):
+            assert isinstance(first.rule, Rule)
+            rule = first.rule
+        else:
+            rule = Rule("exp", first.body)
+        of_key = tuple(z for z in others if indices(z[0]) == {j})
+        of_query = tuple(z for z in others if indices(z[0]) != {j})
+        return Poly.term((of_query, None), c) * self.total(KeySum(i, j, rule, of_key, (name,)))
+
+    def _transposed(self, a: Weight, i: str, j: str) -> Poly:
+        """Weights chosen by j over the tokens i, needed on i: exp(S - lse_j) for softmax, S / sum for normalize."""
+        rule = a.rule
+        assert isinstance(rule, Rule)
+        if rule.masks or rule.kind not in ("softmax", "normalize"):
+            raise Refused(f"this choice runs over {i}, so its weights belong to {j}", BELONGS)
+        score = thaw(rule.score)
+        if rule.kind == "softmax":
+            lse = self.total(KeySum(j, i, Rule("lse", rule.score)))
+            return Poly.atom(Exp(self.finalise(score - lse).frozen))
+        mass = self.total(KeySum(j, i, Rule("sum", rule.score)))
+        (atom,) = mass.atoms
+        return score * Poly.term((((self.plain(atom), -1),), None))

@@ -1,0 +1,74 @@
+"""Linear forms over named slots -> dense float64 matrices over columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.lowering.normal import Form
+
+Array = NDArray[np.float64]
+Columns = Mapping[str, tuple[int, int]]  # slot -> offset, width
+
+
+def float_parts(form: Form) -> list[Form]:
+    """A form as a sum of forms whose coefficients are floats exactly: large, then what rounding left over."""
+    out: list[Form] = []
+    rest = {slot: c for slot, c in form.items() if c}
+    while rest or not out:
+        rounded = {slot: Fraction(float(c)) for slot, c in rest.items()}
+        out.append(rounded)
+        rest = {slot: c - rounded[slot] for slot, c in rest.items() if c != rounded[slot]}
+        assert len(out) < 64, "coefficients of a decision are finite sums of powers of two"
+    return out
+
+
+class Columned:
+    """Writes matrices over the columns of one stream."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.width = sum(w for _, w in columns.values())
+
+    def rows(self, forms: Iterable[tuple[Form, int]]) -> Array:
+        """Stacks forms, each `width` rows; a slot of one column is spread over all rows of a wider form."""
+        forms = list(forms)
+        out = np.zeros((sum(w for _, w in forms), self.width))
+        at = 0
+        for form, width in forms:
+            for slot, c in form.items():
+                offset, own = self.columns[slot]
+                assert own in (1, width), f"slot {slot} of width {own} in a form of width {width}"
+                span = np.arange(width)
+                out[at + span, offset + (span if own == width else 0)] += float(c)
+            at += width
+        return out
+
+    def row(self, form: Form) -> Array:
+        """One form of width one."""
+        return self.rows([(form, 1)]).reshape(-1)
+
+    def carry(self, cleared: Iterable[str]) -> Array:
+        """The identity, without the rows of the slots that are set anew."""
+        out = np.eye(self.width)
+        for slot in cleared:
+            offset, width = self.columns[slot]
+            out[offset : offset + width] = 0.0
+        return out
+
+    def write(self, target: Array, slot: str, block: Array) -> None:
+        """Puts the rows of a slot into a matrix whose rows are this stream's columns."""
+        offset, width = self.columns[slot]
+        target[offset : offset + width] = block
+
+
+def into(rows: Columned, columns: Columned, table: Mapping[str, Form]) -> Array:
+    """{slot of the one stream: form over the other} as a matrix."""
+    out = np.zeros((rows.width, columns.width))
+    for slot, form in table.items():
+        if form:
+            rows.write(out, slot, columns.rows([(form, rows.columns[slot][1])]))
+    return out

@@ -1,0 +1,97 @@
+"""Sums, means, extremes over an index.
+
+The rule that fixes every rounding: a weighting is numerators over one denominator, and a sum of weights times values
+adds the products of numerators and values exactly and divides once, at the end. So a mean of kept values is their exact
+sum, rounded, divided by their count: whether it is written `mean ... where`, `mean ... by` or `sum W * ...`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.meaning import tables
+from weft.meaning.exponentials import largest, ratio_weights, shifted_exp
+from weft.meaning.sums import both, extreme, indicator, nonzero, summed
+from weft.meaning.tables import Table, constant
+from weft.meaning.weightings import Weights, weigh
+from weft.syntax import Binary, Expr, Neg, Reduce, Ref, Weigh
+
+if TYPE_CHECKING:
+    from weft.meaning.expressions import Evaluator
+
+
+def reduce(evaluator: Evaluator, node: Reduce) -> Table:
+    """The value of a reduction."""
+    index = node.index
+    inner = evaluator.opened(index)
+    size = inner.world.size(index)
+    if node.by is not None:
+        weights = weigh(inner, node.by, node.where)
+        return _total(weights.numerator, inner.table(node.body), index, size, None, weights.denominator)
+    counted = inner.conditions(node.where)
+    if node.kind in ("max", "min"):
+        return extreme(inner.table(node.body), index, size, counted, 1 if node.kind == "max" else -1)
+    if node.kind == "logsumexp":
+        exponents = inner.table(node.body)
+        shift = largest(exponents, index, size, counted)
+        mass = summed(shifted_exp(exponents, shift), index, size, counted)
+        return tables.added(tables.applied("log", mass), shift)
+    found = split(inner, node.body, index)
+    chosen, body = found or (None, inner.table(node.body))
+    numerator = chosen.numerator if chosen else None
+    divisor = chosen.denominator if chosen else None
+    weight = constant(1.0)
+    if node.weighted is not None:
+        ratios = node.kind == "mean"
+        weight = ratio_weights(inner, node.weighted, index, size, counted) if ratios else inner.table(node.weighted)
+        numerator = weight if numerator is None else tables.multiplied(numerator, weight)
+    if node.kind == "mean":
+        mass = summed(weight, index, size, counted)
+        divisor = mass if divisor is None else tables.multiplied(divisor, mass)
+    return _total(numerator, body, index, size, counted, divisor)
+
+
+def _total(
+    numerator: Table | None, body: Table, index: str, size: int, counted: Table | None, divisor: Table | None
+) -> Table:
+    """The sum of numerator * body over the counted keys, divided once. Keys of weight exactly zero do not count."""
+    if numerator is None:
+        return summed(body, index, size, counted, divisor)
+    if ((numerator.data == 0) | (numerator.data == 1)).all() and not numerator.error.any():
+        return summed(body, index, size, both(counted, nonzero(numerator)), divisor)
+    terms = tables.multiplied(numerator, body)
+    # a weight that is zero only in float64 adds nothing but its error
+    return summed(terms, index, size, both(counted, _counts(numerator, body)), divisor)
+
+
+def _counts(numerator: Table, body: Table) -> Table:
+    numerator, body = tables.aligned(numerator, body)
+    slight = (numerator.error > 0) & body.defined
+    counts = ((numerator.data != 0) | slight)[..., 0]
+    return indicator(numerator.axes, counts, np.broadcast_to(numerator.defined[..., 0], counts.shape))
+
+
+def split(evaluator: Evaluator, node: Expr, index: str) -> tuple[Weights, Table] | None:
+    """A product as (a weighting over `index`, the product of the other factors), or None if it has no such factor."""
+    match node:
+        case Weigh() if node.index == index:
+            return weigh(evaluator, node), constant(1.0)
+        case Neg(body=body):
+            found = split(evaluator, body, index)
+            return found and (found[0], tables.negated(found[1]))
+        case Binary(op=("*" | "/") as op, left=left, right=right):
+            found = split(evaluator, left, index)
+            if found:
+                other = evaluator.table(right)
+                rest = tables.multiplied(found[1], other) if op == "*" else tables.divided(found[1], other)
+                return found[0], rest
+            found = split(evaluator, right, index) if op == "*" else None
+            return found and (found[0], tables.multiplied(evaluator.table(left), found[1]))
+        case Ref(name=name) if name in evaluator.world.checked.lets:
+            body, inner, names = evaluator.inside(node)
+            own = [formal for formal, given in names.items() if given == index]
+            found = split(inner, body, own[0]) if len(own) == 1 else None
+            return found and (found[0].renamed(names), tables.renamed(found[1], names))
+    return None

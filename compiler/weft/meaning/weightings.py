@@ -1,0 +1,256 @@
+"""Weightings: scores over one index become non-negative weights, as numerators over one denominator per query.
+
+    hard        argmax argmin sample lowest highest normmax: numerators 0 and 1, denominator the number of keys kept
+    softmax     exp(score - largest score) over their sum
+    normalize   scores over their sum
+    sparsemax   the nearest point of the simplex, denominator 1
+
+A query without an eligible key, or whose denominator is exactly zero, has no weights: its value is undefined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.meaning import tables
+from weft.meaning.decisions import Contest, keep_budget, keep_through, keep_within
+from weft.meaning.exponentials import largest, ratio_weights, shifted_exp
+from weft.meaning.rationals import Irrational
+from weft.meaning.sums import candidates, indicator, only, summed
+from weft.meaning.tables import ROUND, Bools, Table, union
+from weft.meaning.world import free
+from weft.syntax import Binary, Call, Condition, Expr, Neg, Norm, Percent, Square, Weigh, walk
+
+if TYPE_CHECKING:
+    from weft.meaning.expressions import Evaluator
+
+HARD = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
+CHOICES = ("argmax", "argmin", "sample")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights over an index: `numerator` has an axis for it, `denominator` has not."""
+
+    numerator: Table
+    denominator: Table
+
+    @property
+    def value(self) -> Table:
+        return tables.divided(self.numerator, self.denominator)
+
+    def renamed(self, names: Mapping[str, str]) -> Weights:
+        return Weights(tables.renamed(self.numerator, names), tables.renamed(self.denominator, names))
+
+
+def weigh(evaluator: Evaluator, node: Weigh, also: Sequence[Condition] = ()) -> Weights:
+    """The weights of a weighting, whose index runs over its whole set in `evaluator`."""
+    if also:
+        return _weighed(evaluator, node, also)
+    return evaluator.once("weights", node, lambda: _weighed(evaluator, node, ()))
+
+
+def _weighed(evaluator: Evaluator, node: Weigh, also: Sequence[Condition]) -> Weights:
+    counted = evaluator.conditions((*node.where, *also))
+    if node.kind in HARD:
+        return _hard(evaluator, node, counted)
+    index, size = node.index, evaluator.world.size(node.index)
+    if node.kind == "normalize":
+        numerator = ratio_weights(evaluator, node.score, index, size, counted)
+    else:
+        scores = evaluator.table(node.score)
+        shift = largest(scores, index, size, counted)
+        if node.kind == "sparsemax":
+            return _sparsemax(tables.added(scores, tables.negated(shift)), index, size, counted)
+        numerator = shifted_exp(scores, shift)
+    denominator = summed(numerator, index, size, counted)
+    return Weights(only(numerator, counted), denominator)
+
+
+def _sparsemax(shifted: Table, index: str, size: int, counted: Table | None) -> Weights:
+    """Weights max(0, z - t) of scores z whose largest is 0, with t such that they add up to one."""
+    rows = tuple(a for a in union(shifted.axes, counted.axes if counted else ()) if a != index)
+    z, error, keep, lost = candidates(shifted, index, size, counted, rows)
+    ranked = -np.sort(-np.where(keep, z, -np.inf), axis=-1)
+    place = np.arange(1, size + 1)
+    with np.errstate(all="ignore"):
+        support = np.sum(1 + place * ranked > np.cumsum(ranked, axis=-1), axis=-1)
+    threshold = np.empty(ranked.shape[:-1])
+    for at in np.ndindex(*threshold.shape):
+        m = max(1, int(support[at]))
+        threshold[at] = (math.fsum(ranked[at][:m].tolist()) - 1) / m if np.isfinite(ranked[at][0]) else 0.0
+    weights = np.where(keep, np.maximum(z - threshold[..., np.newaxis], 0.0), 0.0)
+    # the threshold moves by at most as much as the scores do; all numbers that matter are below one
+    spread = np.where(keep, 2 * np.max(np.where(keep, error, 0.0), axis=-1, keepdims=True) + 16 * ROUND, 0.0)
+    everywhere = np.broadcast_to(True, (*weights.shape, 1))
+    numerator = tables.made((*rows, index), weights[..., np.newaxis], spread[..., np.newaxis], everywhere)
+    return Weights(numerator, indicator(rows, keep.any(axis=-1) & ~lost, keep.any(axis=-1) & ~lost))
+
+
+# ---- hard weightings -------------------------------------------------------------------------------------------------
+
+
+def _hard(evaluator: Evaluator, node: Weigh, counted: Table | None) -> Weights:
+    """Equal weights on the keys that are kept."""
+    world, index = evaluator.world, node.index
+    score = ranking(evaluator, node)
+    table = evaluator.table(score)
+    if not any(part is node.score for part in walk(score)):
+        # an increasing function decides as its argument does, but has a domain of its own
+        table = _where_defined(table, evaluator.table(node.score))
+    argument = _argument(evaluator, node)
+    rows = tuple(
+        a for a in union(table.axes, counted.axes if counted else (), argument.axes if argument else ()) if a != index
+    )
+    data, error, keep, lost = candidates(table, index, world.size(index), counted, rows)
+    shape = np.broadcast_shapes(data.shape[:-1], _flat_shape(argument, rows))
+    keys = data.shape[-1]
+    keep = np.broadcast_to(keep & ~lost[..., np.newaxis], (*shape, keys)).reshape(-1, keys)
+
+    def exact(row: int, among: list[int]) -> dict[int, Fraction]:
+        at = evaluator.env(rows, shape, row)
+        try:
+            return {key: evaluator.exact.number(score, {**at, index: key}) for key in among}
+        except Irrational:
+            if not np.isfinite(contest.scores[row, among]).all():
+                raise world.error(node.score.span, "a score is too large for float64", "overflows") from None
+            raise
+
+    contest = Contest(
+        np.broadcast_to(data, (*shape, keys)).reshape(-1, keys),
+        np.broadcast_to(error, (*shape, keys)).reshape(-1, keys),
+        keep,
+        exact,
+        evaluator.tally,
+    )
+
+    def textbook(row: int, scores: dict[int, Fraction]) -> set[int]:
+        return evaluator.exact.kept(node, scores, evaluator.env(rows, shape, row))
+
+    kept = _kept(evaluator, node, contest, argument, rows, shape, textbook).reshape(*shape, keys)
+    some = np.asarray(keep.reshape(*shape, keys).any(axis=-1))
+    count = np.maximum(kept.sum(axis=-1), 1).astype(np.float64)[..., np.newaxis]
+    # where no key is left because scores are undefined, it depends on them how certain that is
+    doubt = np.where(lost, np.max(np.where(np.isfinite(error), 0.0, error), axis=-1), 0.0)
+    doubt = np.broadcast_to(doubt, shape)[..., np.newaxis]
+    denominator = Table(rows, count, np.where(some[..., np.newaxis], 0.0, doubt), some[..., np.newaxis])
+    return Weights(indicator((*rows, index), kept), denominator)
+
+
+def _where_defined(table: Table, other: Table) -> Table:
+    """The table, undefined where the other one is."""
+    table, other = tables.aligned(table, other)
+    shape = np.broadcast_shapes(table.data.shape, other.data.shape)
+    data, error = np.broadcast_to(table.data, shape), np.broadcast_to(table.error, shape)
+    return Table(table.axes, data, error, np.broadcast_to(table.defined & other.defined, shape))
+
+
+def _flat_shape(argument: Table | None, rows: tuple[str, ...]) -> tuple[int, ...]:
+    return tables.turned(argument, rows).data.shape[:-1] if argument else (1,) * len(rows)
+
+
+def _argument(evaluator: Evaluator, node: Weigh) -> Table | None:
+    """How many, which share, which budget, or within what distance; checked."""
+    if node.ties is not None and node.ties.epsilon is not None:
+        return evaluator.table(node.ties.epsilon)
+    if node.kind not in ("lowest", "highest", "normmax"):
+        return None
+    (expr,) = node.arguments
+    argument = evaluator.table(expr)
+    values = np.where(argument.defined, argument.data, np.nan)
+    if node.kind == "normmax":
+        valid, needs = np.isfinite(values), "a finite number"
+    elif isinstance(expr, Percent):
+        valid, needs = (values >= 0) & (values <= 100), "a share between 0% and 100%"
+    else:
+        valid, needs = (values >= 1) & (values == np.floor(values)), "a whole number, at least 1"
+    if not valid.all():
+        raise evaluator.world.error(expr.span, f"`{node.kind}` needs {needs}", f"this is {values[~valid][0]:g}")
+    return argument
+
+
+def _kept(
+    evaluator: Evaluator,
+    node: Weigh,
+    contest: Contest,
+    argument: Table | None,
+    rows: tuple[str, ...],
+    shape: tuple[int, ...],
+    textbook: Callable[[int, dict[int, Fraction]], set[int]],
+) -> Bools:
+    present = contest.eligible.sum(axis=1)
+    if argument is None:
+        split = node.ties is not None and node.ties.rule in ("split", "average")
+        return keep_through(contest, np.zeros_like(present), whole=split)
+    given = tables.turned(argument, rows)
+    values, errors = (np.broadcast_to(a[..., 0], shape).reshape(-1) for a in (given.data, given.error))
+    if node.kind in CHOICES:
+        return keep_within(contest, values, errors, textbook)
+    if node.kind == "normmax":
+        return keep_budget(contest, values, errors, textbook)
+    (expr,) = node.arguments
+    if not isinstance(expr, Percent):
+        wanted = np.minimum(values, float(contest.eligible.shape[1]))
+        return keep_through(contest, wanted.astype(np.intp) - 1, whole=False)
+    # keep a key iff 100 * #{better} <= share * (m - 1): everything down to the rank at which the two sides meet
+    if argument.axes:
+        envs = (evaluator.env(rows, shape, row) for row in range(len(values)))
+        shares = [_share(evaluator, expr, at, value) for at, value in zip(envs, values.tolist(), strict=True)]
+    else:
+        shares = [_share(evaluator, expr, {}, float(argument.data[0]))] * len(values)
+    last = [int(share * (m - 1) // 100) for share, m in zip(shares, present.tolist(), strict=True)]
+    return keep_through(contest, np.array(last, dtype=np.intp), whole=True)
+
+
+def _share(evaluator: Evaluator, node: Percent, at: Mapping[str, int], value: float) -> Fraction:
+    """A percentage as the decimal it is written as; as computed if it is not rational."""
+    try:
+        return evaluator.exact.share(node, at)
+    except Irrational:
+        return Fraction(value)
+
+
+def ranking(evaluator: Evaluator, node: Weigh) -> Expr:
+    """The expression that ranks the keys, larger ones better: with its noise, negated for the lowest, and without
+    increasing functions around it where only the order counts."""
+    score = node.score
+    if node.noise is not None:
+        score = Binary(score.span, "+", score, node.noise)
+    elif node.kind != "normmax" and not (node.ties and node.ties.rule == "within"):
+        score = _argument_of_monotone(evaluator, score)
+    return Neg(score.span, score) if node.kind in ("argmin", "lowest") else score
+
+
+def _argument_of_monotone(evaluator: Evaluator, node: Expr) -> Expr:
+    """What a strictly increasing function is applied to, if it is one."""
+    match node:
+        case Call(function="exp" | "log" | "sqrt" | "tanh", body=body):
+            return _argument_of_monotone(evaluator, body)
+        case Norm(body=body):
+            return Square(node.span, body)
+        case Neg(body=body):
+            inside = _argument_of_monotone(evaluator, body)
+            return node if inside is body else Neg(node.span, inside)
+        case Binary(op="*" | "/", left=left, right=right) if not free(right):
+            return _scaled(evaluator, node, right, left)
+        case Binary(op="*", left=left, right=right) if not free(left):
+            return _scaled(evaluator, node, left, right)
+    return node
+
+
+def _scaled(evaluator: Evaluator, node: Expr, factor: Expr, body: Expr) -> Expr:
+    """What ranks as `factor * body` does, for a constant factor: what `body` grows with, or its negative."""
+    inside = _argument_of_monotone(evaluator, body)
+    if inside is body:
+        return node
+    try:
+        value = evaluator.exact.number(factor, {})
+    except Irrational:
+        return node
+    return inside if value > 0 else Neg(node.span, inside) if value < 0 else node
