@@ -154,6 +154,13 @@ def moved() -> bytes:
     return pack(header, body)
 
 
+def infinite() -> bytes:
+    """A parameter that JSON can write but float64 cannot hold."""
+    header, body = unpack(edit(lambda document: document.update(params={"g": 12345})))
+    header["__metadata__"]["weft"] = header["__metadata__"]["weft"].replace("12345", "1e999")
+    return pack(header, body)
+
+
 BAD_FILES: list[tuple[str, bytes, str]] = [
     ("empty", b"", "the file is empty"),
     ("five bytes", b"hello", "shorter than 8 bytes"),
@@ -176,6 +183,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("no program", edit(lambda d: d.pop("program")), "must have exactly"),
     ("changed spec", edit(lambda d: d["spec"].update(text="algorithm other")), "sha256"),
     ("bad dims", edit(lambda d: d.update(dims={"d": 1.5})), "dims.d must be a whole number"),
+    ("infinite params", infinite(), "params.g must be a number"),
     ("bad params", edit(lambda d: d.update(params={"g": "1"})), "params.g must be a number"),
     ("deep", edit(deep), "nested deeper"),
     ("surrogate", edit(lambda d: d["spec"].update(text="\ud800")), "Unicode"),

@@ -30,7 +30,7 @@ def test_commands_run_in_the_order_they_are_shown(workplace: Path) -> None:
     assert len(commands) >= 6
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0, command
-    assert (workplace / "out" / "mine" / "centers.csv").exists()
+    assert (workplace / "clusters" / "centers.csv").exists()
 
 
 def test_python_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,7 +69,7 @@ def rows(draw: Any) -> tuple[list[Fraction], list[float], list[float], list[bool
 @pytest.mark.parametrize(
     "rule", RULES, ids=lambda r: f"{r.kind} {r.ties} {r.count or r.percent or r.gamma or r.epsilon}"
 )
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=70, deadline=None, derandomize=True)
 @given(row=rows())
 def test_the_exact_answer_comes_out(
     rule: Weighting, row: tuple[list[Fraction], list[float], list[float], list[bool]]
@@ -87,7 +87,7 @@ def test_the_exact_answer_comes_out(
 @pytest.mark.parametrize(
     "rule", RULES, ids=lambda r: f"{r.kind} {r.ties} {r.count or r.percent or r.gamma or r.epsilon}"
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=35, deadline=None, derandomize=True)
 @given(row=rows())
 def test_rows_that_float64_decides_ask_nobody(
     rule: Weighting, row: tuple[list[Fraction], list[float], list[float], list[bool]]

@@ -18,6 +18,7 @@ from weft.evidence.forms import AttentionForm
 from weft.evidence.inputs import FAMILIES, Case, cases, conform, smaller
 from weft.evidence.layers import Judge
 from weft.evidence.runs import Subject, judge_of, layers, shrunk
+from weft.evidence.stepwise import Stepwise
 from weft.evidence.verdict import Check, Verdict
 from weft.evidence.verification import verify
 from weft.locate import names
@@ -273,9 +274,7 @@ def test_no_value_on_either_side_is_agreement() -> None:
 
 def test_no_value_on_one_side_is_a_failure() -> None:
     judged = logs()
-    judged.whole = judged.singles[0] = type(judged.whole)(
-        checked_spec(LOGARITHM.replace("log x[i]", "x[i] + 1")), {}, {}
-    )
+    judged.whole = Stepwise(checked_spec(LOGARITHM.replace("log x[i]", "x[i] + 1")), {}, {})
     outcome = judged.judge(one_case(x=[1.0, -1.0]))
     assert not outcome.refused
     assert "only one side has a value" in str(outcome.divergence)

@@ -59,8 +59,8 @@ def compile(
 
     >>> import weft
     >>> model = weft.compile("lloyd", dims={"d": 2, "k": 3})
-    >>> model.program.name
-    'lloyd'
+    >>> [stream.name for stream in model.program.streams]
+    ['points', 'centers']
     """
     styles = Styles(scores, centre, erase, square, norm, weights)
     bound = bind(checked_spec(spec), dims or {}, params or {})

@@ -116,7 +116,7 @@ def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
         engine.upkeep.demand(problem, (Attend({}, (head,)),))
         engine.enter(problem, bounded=True)
         assert problem.exact is not None
-        pattern = _drained(HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, False).run(True))
+        pattern = _drained(HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact).run(True))
         if output.scale is not None:
             pattern = pattern * engine.weights.linear(problem.z[head.query], output.scale)
         parts.append(pattern.to(engine.dtype))

@@ -66,12 +66,14 @@ class HeadRun:
         z: Mapping[str, Tensor],
         radii: Mapping[str, Tensor] | None,
         exact: Exact,
-        need_radius: bool,
+        need_radius: bool = False,
+        remember: bool = False,
     ) -> None:
         self.head, self.weights, self.exact, self.level = head, weights, exact, exact.level
         self.query, self.keys = z[head.query], z[head.keys]
         self.hard = head.weighting.kind in HARD
         self.need_radius = need_radius and radii is not None
+        self.remember = remember  # whether a later sub-layer of the step may ask what was decided
         pair = None if radii is None else (radii[head.query], radii[head.keys])
         self.pair = pair
         query, keys = (self.query.detach(), self.keys.detach()) if self.hard else (self.query, self.keys)
@@ -106,9 +108,9 @@ class HeadRun:
             outs.append(out)
             if self.need_radius:
                 radii.append(self._radius(weighed, out.detach(), values, own_values, block))
-            if weighed.chosen is not None:
+            if self.remember and weighed.chosen is not None:
                 chosen.append(weighed.chosen)
-            if weighed.eligible is not None:
+            if self.remember and weighed.eligible is not None:
                 eligible.append(weighed.eligible)
             if tier is not None:
                 tiers.append(tier)

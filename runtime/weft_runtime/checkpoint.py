@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,7 +34,7 @@ KEY = "weft"
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
     """A compiled model: program, tensors, and where it came from."""
 
@@ -216,9 +217,9 @@ def _document(header: dict[str, Any]) -> dict[str, Any]:
 def _numbers(value: Any, what: str, kind: type[int] | type[float]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ModelError(f"{what} must be an object")
-    accepted: tuple[type, ...] = (int,) if kind is int else (int, float)
     for name, number in value.items():
-        good = isinstance(number, accepted) and not isinstance(number, bool)
+        plain = isinstance(number, int) or (kind is float and isinstance(number, float) and isfinite(number))
+        good = plain and not isinstance(number, bool)
         need(good, f"{what}.{shown(name)} must be {'a whole number' if kind is int else 'a number'}")
     return {name: kind(number) for name, number in value.items()}
 

@@ -22,6 +22,7 @@ from weft_runtime.errors import ModelError, shown
 MAX_DEPTH = 64  # nesting of the JSON; programs need about 12
 MAX_STRING = 1 << 20  # characters of one string; the spec text is the longest
 _TAGS: dict[type, str] = {ir.Attend: "attend", ir.FFN: "ffn"}
+_TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)  # strings, and brackets outside of them
 _FRACTION = re.compile(r"-?[0-9]{1,1000}/[0-9]{1,1000}")
 
 
@@ -46,7 +47,7 @@ def loads(text: str, what: str) -> Any:
 
 def _check_depth(text: str, what: str) -> None:
     depth = 0
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', text):
+    for token in _TOKENS.finditer(text):
         if token[0] in "[{":
             depth += 1
             if depth > MAX_DEPTH:

@@ -134,7 +134,7 @@ class Reference:
         outs = [self._carry(attend, problem, bounded) for problem in problems]
         choices: list[dict[str, Choice]] = [{} for _ in problems]
         for head in attend.heads:
-            for index, result in enumerate(self._head(head, problems, block.head(head.name), name, bounded)):
+            for index, result in enumerate(self._head(head, problems, block.head(head.name), name, noted, bounded)):
                 z, radii = outs[index]
                 before = z[head.query]
                 z[head.query] = before + result.out
@@ -159,13 +159,15 @@ class Reference:
                 radii[stream] = self.weights.radius(problem.z[stream].detach(), radii[stream], name)
         return z, radii
 
-    def _head(self, head: Head, problems: list[Problem], sites: HeadSites, name: str, bounded: bool) -> list[Result]:
+    def _head(
+        self, head: Head, problems: list[Problem], sites: HeadSites, name: str, noted: bool, bounded: bool
+    ) -> list[Result]:
         watched = listens(sites.hook_attn_scores) or listens(sites.hook_pattern) or self.pattern_tap is not None
         runs = []
         for problem in problems:
             assert problem.exact is not None
             needed = problem.radii if _decides(head) or bounded else None
-            runs.append(HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded).run(watched))
+            runs.append(HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded, noted).run(watched))
         results = self._drive(runs, sites, f"{name}.{head.name}")
         for result in results:
             if result.tiers is not None:

@@ -14,7 +14,8 @@ by the ratio of the epsilons.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,12 @@ from weft.meaning.expressions import Evaluator
 from weft.meaning.rationals import Exact
 from weft.meaning.tables import Floats, turned
 from weft.meaning.world import World
-from weft.syntax import Binary, Else, Equation, Expr, Num, Reduce, Ref, Weigh
+from weft.syntax import Binary, Call, Else, Equation, Expr, Num, Reduce, Ref, Weigh
 from weft.types import Checked
 
 ROUNDINGS = 16  # of the numeric contract
 EPSILON = float(np.finfo(np.float64).eps)
+TRIALS = 4
 DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
 
 
@@ -72,6 +74,39 @@ def bounds(world: World, equations: tuple[Equation, ...]) -> dict[str, float]:
         largest = float(np.max(table.error, initial=0.0))
         found[equation.target.name] = largest if (table.defined & table.finite).all() else np.inf
     return found
+
+
+def log_errors(world: World, equations: tuple[Equation, ...], names: Iterable[str]) -> dict[str, Floats]:
+    """Error bounds of the logarithms of softmax fields, which later steps of the layer weigh by."""
+    evaluator = Evaluator(world, Exact(world), Tally())
+    found = {}
+    for equation in (e for e in equations if e.target.name in set(names)):
+        table = turned(evaluator.table(Call(equation.span, "log", equation.body)), equation.target.indices)
+        found[equation.target.name] = np.broadcast_to(table.error, table.data.shape)[..., 0]
+    return found
+
+
+def sensitivity(world: World, equations: tuple[Equation, ...], errors: Mapping[str, Floats]) -> dict[str, float]:
+    """How far each target moves when logarithms that it weighs by move within their errors, up or down at random.
+
+    These logarithms are no stored fields, so either side has its own; twice the largest change seen is allowed for.
+    """
+    rng = np.random.default_rng(len(errors))
+    largest = dict.fromkeys((e.target.name for e in equations), 0.0)
+    usual = _values(world, equations)
+    for _ in range(TRIALS):
+        moved = dict(world.logs)
+        for name, error in errors.items():
+            moved[name] = moved[name] + np.where(np.isfinite(error), error, 0.0) * rng.choice((-1.0, 1.0), error.shape)
+        for name, values in _values(replace(world, logs=moved), equations).items():
+            change = float(np.max(np.abs(values - usual[name]), initial=0.0))
+            largest[name] = max(largest[name], 2 * change if np.isfinite(change) else np.inf)
+    return largest
+
+
+def _values(world: World, equations: tuple[Equation, ...]) -> dict[str, Floats]:
+    evaluator = Evaluator(world, Exact(world), Tally())
+    return {e.target.name: turned(evaluator.table(e.body), e.target.indices).data for e in equations}
 
 
 # ---- what must agree bit for bit -------------------------------------------------------------------------------------

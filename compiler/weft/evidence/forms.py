@@ -59,9 +59,15 @@ class AttentionForm:
     lifted: bool
     centred: bool
 
-    def equations(self, equations: tuple[Equation, ...]) -> tuple[Equation, ...]:
-        """Equations in attention form."""
-        return tuple(replace(e, body=self._below(self._inlined(e.body), False)) for e in equations)
+    def equations(
+        self, equations: tuple[Equation, ...], softmaxes: Mapping[str, Equation] | None = None
+    ) -> tuple[Equation, ...]:
+        """Equations in attention form; weights that `softmaxes` of the same layer hold are put in as defined."""
+        found = []
+        for equation in equations:
+            body = self._inlined(equation.body)
+            found.append(replace(equation, body=self._below(_defined(body, softmaxes or {}), False)))
+        return tuple(found)
 
     # ---- the mean of the data ----------------------------------------------------------------------------------------
 
@@ -152,6 +158,27 @@ class AttentionForm:
         return Binary(node.span, "-", node, Ref(node.span, _centre(width, self.checked.index[index]), (index,)))
 
 
+def _defined(node: Any, softmaxes: Mapping[str, Equation], weights: bool = False) -> Any:
+    """The expression with softmaxes in place of the fields that hold them, where they are weights."""
+    match node:
+        case Ref(name=name, indices=indices) if weights and name in softmaxes:
+            equation = softmaxes[name]
+            bound = {part.index for part in walk(equation.body) if isinstance(part, Reduce | Weigh)}
+            names = dict(zip(equation.target.indices, indices, strict=True))
+            if (bound - set(names)) & set(indices):
+                return node
+            return _renamed(equation.body, names)
+        case Reduce(weighted=weighted) if weighted is not None:
+            inside = replace(node, weighted=None)
+            inside = _rebuilt(inside, lambda child: _defined(child, softmaxes))
+            return replace(inside, weighted=_defined(weighted, softmaxes, node.kind == "mean"))
+        case Weigh(kind="normalize", score=score):
+            return replace(node, score=_defined(score, softmaxes, True))
+        case Binary(op="*" | "/"):
+            return _rebuilt(node, lambda child: _defined(child, softmaxes, weights))
+    return _rebuilt(node, lambda child: _defined(child, softmaxes))
+
+
 def _centre(width: int, home: str) -> str:
     return f"(centre {width} of {home})"  # no name of a spec has parentheses
 
@@ -184,7 +211,7 @@ def _renamed(node: Any, names: Mapping[str, str]) -> Any:
     match node:
         case Ref(indices=indices):
             return replace(node, indices=tuple(names.get(i, i) for i in indices))
-        case Position(index=index):
+        case Position(index=index) | Weigh(index=index) | Reduce(index=index):
             return replace(node, index=names.get(index, index))
         case Different(left=left, right=right):
             return replace(node, left=names.get(left, left), right=names.get(right, right))

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
-from weft.evidence.condition import Tolerance, bounds, is_settled, tolerance
+from weft.evidence.condition import Tolerance, bounds, is_settled, log_errors, sensitivity, tolerance
 from weft.evidence.forms import AttentionForm
 from weft.evidence.inputs import Case
 from weft.evidence.models import Arrays, Crashed, Seen, Watched
-from weft.meaning.interpreter import Interpreter
+from weft.evidence.stepwise import Stepped, Stepwise
 from weft.meaning.world import World
 from weft.source import NOWHERE
-from weft.syntax import Equation, Ref, Step
+from weft.syntax import Equation, Ref
 from weft.types import Checked
 from weft_runtime import Model, WeftRuntimeError
 
@@ -88,6 +88,7 @@ class Place:
     world: World
     equations: tuple[Equation, ...]  # in attention form
     settled: frozenset[str]
+    doubts: Mapping[str, Array] = field(default_factory=dict)  # errors of the logarithms they weigh by
 
 
 OBJECTIVE = Ref(NOWHERE, "objective", ())
@@ -100,7 +101,7 @@ class Judge:
         self.checked = checked
         self.watched = Watched(checked, model)
         self.dtype = self.watched.dtype
-        self.whole = Interpreter(checked, dims, params)
+        self.whole = Stepwise(checked, dims, params)
         options = model.program.options
         lifted, centred = options.get("scores") == "dot", options.get("centre") != "off"
         self.form = AttentionForm(checked, dims, lifted, centred)
@@ -109,7 +110,10 @@ class Judge:
         shown = {o.target.name for o in spec.outputs if checked.output_field(o.target.name) in checked.fields}
         computed = tuple(Equation(o.span, o.target, o.body) for o in spec.outputs if o.target.name not in shown)
         self.starts, self.outputs = self._prepared(starts), self._prepared(computed)
-        self.steps = [self._prepared(step.equations) for step in spec.steps]
+        self.steps = [
+            self._prepared(step.equations, self.whole.softmaxes_before(number))
+            for number, step in enumerate(spec.steps)
+        ]
         last = {e.target.name: e for step in spec.steps for e in step.equations}
         fields = {name: checked.output_field(name) for name in sorted(shown)}
         again = tuple(
@@ -118,12 +122,13 @@ class Judge:
         self.finals = self._prepared(again + computed)
         goal = () if spec.objective is None else (Equation(spec.objective.span, OBJECTIVE, spec.objective),)
         self.objective = self._prepared(goal)
-        self.singles = [Interpreter(_only(checked, step), dims, params) for step in spec.steps]
 
-    def _prepared(self, equations: tuple[Equation, ...]) -> tuple[tuple[Equation, ...], frozenset[str]]:
+    def _prepared(
+        self, equations: tuple[Equation, ...], softmaxes: Mapping[str, Equation] | None = None
+    ) -> tuple[tuple[Equation, ...], frozenset[str]]:
         """Equations in attention form, and the names of those that must agree bit for bit."""
         settled = frozenset(e.target.name for e in equations if is_settled(self.checked, e.body))
-        return self.form.equations(equations), settled
+        return self.form.equations(equations, softmaxes), settled
 
     # ---- one case ----------------------------------------------------------------------------------------------------
 
@@ -165,16 +170,29 @@ class Judge:
         """Start, every step, outputs; ends at the first divergence."""
         written = {e.target.name for e in self.starts[0]}
         given = {name: seen.start[name] for name in start if name not in written and name in seen.start}
-        world = self._world(given)
+        world = self.whole.world(given)
         centres = self.form.centres(given, world.sizes)
         self._hold(outcome, Place("start", _with(world, centres), *self.starts), seen.start, start)
         before = seen.start
         for layer, steps in enumerate(seen.layers):
+            drawn = self.watched.noise(case, world.sizes, layer)
+            logs: Arrays = {}
+            doubts: Arrays = {}
             for number, after in enumerate(steps):
                 if outcome.divergence is not None:
                     return
-                self._step(outcome, case, (layer, number), before, after, centres)
-                before = after
+                name = f"layer {layer + 1}" + (f", step {number + 1}" if len(self.steps) > 1 else "")
+                try:
+                    made = self.whole.step(number, before, drawn, logs)
+                except WeftError as error:
+                    outcome.divergence = _one_sided(name, "a value", f"an error: {error}")
+                    return
+                # a softmax that could be put in as it is defined brings its error along; the others are doubtful
+                world_here, doubtful = _with(made.world, centres), set(doubts) - set(self.held[number])
+                unsure = {key: doubts[key] for key in sorted(doubtful)}
+                self._step(outcome, Place(name, world_here, *self.steps[number], unsure), made, after)
+                before, logs = after, made.logs
+                doubts = {**doubts, **log_errors(world_here, self.steps[number][0], set(logs))}
         if outcome.divergence is not None:
             return
         if seen.stopped:
@@ -184,25 +202,10 @@ class Judge:
             if answers and outcome.divergence is None:
                 self._answers(outcome, case, seen, centres)
 
-    def _world(self, fields: Arrays, noise: Arrays | None = None) -> World:
-        return self.whole.surroundings.world({n: v.astype(np.float64) for n, v in fields.items()}, noise)
-
-    def _step(
-        self, outcome: Outcome, case: Case, at: tuple[int, int], before: Arrays, after: Arrays, centres: Arrays
-    ) -> None:
-        layer, number = at
-        name = f"layer {layer + 1}" + (f", step {number + 1}" if len(self.steps) > 1 else "")
-        world = self._world(before)
-        drawn = self.watched.noise(case, world.sizes, layer + 1)
-        try:
-            made = self.singles[number].advance(before, layer, noise=drawn)
-        except WeftError as error:
-            outcome.divergence = _one_sided(name, "a value", f"an error: {error}")
-            return
+    def _step(self, outcome: Outcome, place: Place, made: Stepped, after: Arrays) -> None:
         outcome.steps += 1
         outcome.undecided += made.decisions.undecided
-        world = replace(_with(world, centres), noise={key: values[layer] for key, values in drawn.items()})
-        self._hold(outcome, Place(name, world, *self.steps[number]), after, made.fields)
+        self._hold(outcome, place, after, made.fields)
         if made.decisions.undecided:
             outcome.divergence = None
 
@@ -215,26 +218,26 @@ class Judge:
         too large for the model's precision is no value either.
         """
         outcome.refused = True
-        centres = self.form.centres(before, self._world(before).sizes)
+        centres = self.form.centres(before, self.whole.world(before).sizes)
         fields, edge = before, False
         for number in range(layer, (self.watched.depth or layer + 1) + 1):
-            drawn = self.watched.noise(case, self._world(before).sizes, number + 1)
+            drawn = self.watched.noise(case, self.whole.world(before).sizes, number)
+            logs: Arrays = {}
             for step, (equations, settled) in enumerate(self.steps):
-                world = replace(_with(self._world(fields), centres), noise={k: v[number] for k, v in drawn.items()})
                 try:
-                    made = self.singles[step].advance(fields, number, noise=drawn).fields
+                    made = self.whole.step(step, fields, drawn, logs)
                 except WeftError:
                     outcome.edges += edge
                     return
-                for name, bound in bounds(world, equations).items():
-                    allowed = tolerance(bound, made[name], self.dtype)
+                fields, logs = made.fields, made.logs
+                for name, bound in bounds(_with(made.world, centres), equations).items():
+                    allowed = tolerance(bound, fields[name], self.dtype)
                     if allowed.scale > float(np.finfo(self.dtype).max):
                         return
                     if name not in settled:
-                        tiny = (made[name] != 0) & (np.abs(made[name]) <= allowed.bound + allowed.smallest)
+                        tiny = (fields[name] != 0) & (np.abs(fields[name]) <= allowed.bound + allowed.smallest)
                         edge = edge or bool(tiny.any())
-                        made = {**made, name: np.where(tiny, 0.0, made[name])}
-                fields = made
+                        fields = {**fields, name: np.where(tiny, 0.0, fields[name])}
         outcome.refused = False
         outcome.divergence = _one_sided(f"layer {layer + 1}", f"an error: {why}", "a value")
 
@@ -245,18 +248,20 @@ class Judge:
         except WeftError as error:
             outcome.divergence = _one_sided("outputs", "a value", f"an error: {error}")
             return
-        place = Place("outputs", _with(self._world(seen.end), centres), *self.outputs)
+        place = Place("outputs", _with(self.whole.world(seen.end), centres), *self.outputs)
         self._hold(outcome, place, seen.outputs, want)
 
     def _answers(self, outcome: Outcome, case: Case, seen: Seen, centres: Arrays) -> None:
         """The objective, and outputs that are made once more from the final fields."""
         depth = len(seen.layers)
-        world = _with(self._world(seen.end), centres)
-        drawn = self.watched.noise(case, world.sizes, max(1, depth))
-        world = replace(world, noise={key: values[-1] for key, values in drawn.items()})
+        world = _with(self.whole.world(seen.end), centres)
+        last = max(0, depth - 1)
+        drawn = self.watched.noise(case, world.sizes, last)
+        world = replace(world, noise=drawn)
+        every = {name: np.stack([values] * (last + 1)) for name, values in drawn.items()}
         asked: list[tuple[str, Any, Any, Any]] = []
         if depth:
-            want = lambda: self.whole.final(seen.end, layer=depth - 1, noise=drawn)  # noqa: E731
+            want = lambda: self.whole.final(seen.end, layer=last, noise=every)  # noqa: E731
             asked.append(("final outputs", self.finals, self.watched.final, want))
         if self.checked.spec.objective is not None:
             wanted = lambda: {"objective": np.asarray(self.whole.objective(seen.end))}  # noqa: E731
@@ -280,6 +285,9 @@ class Judge:
     def _hold(self, outcome: Outcome, place: Place, got: Arrays, want: Arrays) -> None:
         """Compares all fields; what no equation writes must be what it was."""
         limits = bounds(place.world, place.equations)
+        if place.doubts:
+            more = sensitivity(place.world, place.equations, place.doubts)
+            limits = {name: limit + more[name] for name, limit in limits.items()}
         for name in want:
             exact = name in place.settled or name not in limits
             self._field(outcome, place.name, name, got.get(name), want[name], limits.get(name, 0.0), exact)
@@ -308,10 +316,6 @@ class Judge:
             why = f"they differ by {seen.error:.3g}, but must agree {limit}"
             token = int(at[0]) if at else None
             outcome.divergence = Divergence(place, name, token, _shown(got, at), _shown(want, at), why)
-
-
-def _only(checked: Checked, step: Step) -> Checked:
-    return replace(checked, spec=replace(checked.spec, steps=(step,)))
 
 
 def _with(world: World, more: Arrays) -> World:

@@ -111,15 +111,18 @@ class Watched:
                 fields = {**fields, name: self._array(name, trace[f"layers.{layer}.blocks.{block}.{home}.{name}"])}
             yield fields
 
-    def noise(self, case: Case, sizes: Mapping[str, int], layers: int) -> dict[str, Array]:
-        """Random fields [layers, ...] as the model stores them: as given or drawn, rounded to its precision."""
+    def noise(self, case: Case, sizes: Mapping[str, int], layer: int) -> dict[str, Array]:
+        """The random fields of a layer as the model stores them: as given or drawn, rounded to its precision."""
         found = {}
         for one in (self.checked.fields[f.target.name] for f in self.checked.spec.random):
             values = case.noise.get(one.name)
-            if values is None or len(values) < layers:
-                shape = tuple(sizes[self.checked.index[index]] for index in one.indices)
-                values = np.array([draw(one.kind, case.seed, one.name, layer, shape) for layer in range(layers)])
-            found[one.name] = values.astype(self.dtype).astype(np.float64)
+            if values is not None and layer < len(values):
+                drawn = values[layer]
+            else:
+                drawn = draw(
+                    one.kind, case.seed, one.name, layer, tuple(sizes[self.checked.index[i]] for i in one.indices)
+                )
+            found[one.name] = drawn.astype(self.dtype).astype(np.float64)
         return found
 
 

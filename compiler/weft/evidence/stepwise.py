@@ -1,0 +1,53 @@
+"""The interpreter one step at a time, from whatever fields and logarithms stood before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.meaning.decisions import Decisions, Tally
+from weft.meaning.interpreter import Interpreter
+from weft.meaning.world import World, names_read
+from weft.syntax import Equation
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """One step: what it read, the fields after it, the logarithms of softmax fields so far, and how it decided."""
+
+    world: World
+    fields: dict[str, Array]
+    logs: dict[str, Array]
+    decisions: Decisions
+
+
+class Stepwise(Interpreter):
+    """An interpreter that can be asked for single steps."""
+
+    def world(self, fields: Arrays, noise: Arrays | None = None) -> World:
+        """The world of stored fields, in float64."""
+        return self.surroundings.world({n: np.asarray(v, np.float64) for n, v in fields.items()}, dict(noise or {}))
+
+    def step(self, number: int, fields: Arrays, noise: Arrays, logs: Arrays) -> Stepped:
+        """Step `number` of a layer; `noise` holds the random fields of this layer."""
+        equations = self.checked.spec.steps[number].equations
+        world = replace(self.world(fields, noise), logs=dict(logs))
+        tally = Tally()
+        after = {**world.fields, **self._step(world, equations, tally)}
+        return Stepped(world, after, {**logs, **self._logarithms(world, equations)}, tally.total)
+
+    def softmaxes_before(self, number: int) -> dict[str, Equation]:
+        """Softmax fields that earlier steps of the layer wrote, and whose equations would still give the same."""
+        found: dict[str, Equation] = {}
+        for step in self.checked.spec.steps[:number]:
+            found |= {e.target.name: e for e in step.equations if self._is_softmax(e.target.name)}
+            written = {e.target.name for e in step.equations}
+            found = {name: e for name, e in found.items() if not written & names_read(self.checked, e.body)}
+        return found
