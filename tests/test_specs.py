@@ -1,4 +1,4 @@
-"""Every built-in spec in every style of scores and every precision, against the interpreter; the registry lists them."""
+"""Every built-in spec in every style of scores and every precision, against the interpreter."""
 
 from __future__ import annotations
 

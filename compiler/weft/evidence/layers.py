@@ -110,10 +110,8 @@ class Judge:
         shown = {o.target.name for o in spec.outputs if checked.output_field(o.target.name) in checked.fields}
         computed = tuple(Equation(o.span, o.target, o.body) for o in spec.outputs if o.target.name not in shown)
         self.starts, self.outputs = self._prepared(starts), self._prepared(computed)
-        self.steps = [
-            self._prepared(step.equations, self.whole.softmaxes_before(number))
-            for number, step in enumerate(spec.steps)
-        ]
+        self.held = [self.whole.softmaxes_before(number) for number in range(len(spec.steps))]
+        self.steps = [self._prepared(step.equations, held) for step, held in zip(spec.steps, self.held, strict=True)]
         last = {e.target.name: e for step in spec.steps for e in step.equations}
         fields = {name: checked.output_field(name) for name in sorted(shown)}
         again = tuple(
