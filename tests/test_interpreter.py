@@ -301,11 +301,21 @@ def test_sums_do_not_depend_on_the_order_of_tokens() -> None:
 SOFT = CLUSTERS + "layer y[i,j] = softmax[j] -|x[i] - c[j]|^2 then c[j] = mean[i] x[i] weighted {} outputs c, y"
 
 
+def test_a_mean_weighted_by_a_stored_softmax_does_not_underflow() -> None:
+    """Every weight of the far center is 0 as stored; the field keeps its logarithms until the end of the layer."""
+    far = {"x": FIVE, "c": [[0.0], [1000.0]]}
+    assert run(SOFT.format("y[i,j]"), far)["c"][1].tolist() == [3.0]
+    assert run(SOFT.format("y[i,j] else c[j]"), far)["c"][1].tolist() == [3.0]
+    assert run(SOFT.format("(1 + |x[i]|^2) * y[i,j]"), far)["c"][1].tolist() == [3.0]
+
+
 def test_a_stored_mass_that_underflows_is_an_error() -> None:
+    """A field that is no softmax has nothing but its stored numbers."""
+    text = f"{CLUSTERS}layer y[i,j] = exp(-|x[i] - c[j]|^2) then c[j] = mean[i] x[i] weighted y[i,j] {{}} outputs c"
+    far = {"x": FIVE, "c": [[0.0], [1000.0]]}
     with pytest.raises(EvaluationError, match=r"c\[2\] is undefined: the weights of this mean add up to exactly 0"):
-        run(SOFT.format("y[i,j]"), {"x": FIVE, "c": [[0.0], [1000.0]]})
-    kept = run(SOFT.format("y[i,j] else c[j]"), {"x": FIVE, "c": [[0.0], [1000.0]]})
-    assert kept["c"][1].tolist() == [1000.0]
+        run(text.format(""), far)
+    assert run(text.format("else c[j]"), far)["c"][1].tolist() == [1000.0]
 
 
 def test_an_unstored_mass_does_not_underflow() -> None:
