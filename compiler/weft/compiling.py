@@ -65,10 +65,10 @@ def compile(
     styles = Styles(scores, centre, erase, square, norm, weights)
     bound = bind(checked_spec(spec), dims or {}, params or {})
     written = bound.checked.spec
-    depth = layers if layers is not None else written.repeat or 1
-    if not isinstance(depth, int) or depth < 0:
+    depth = layers if layers is not None else written.repeat
+    if depth is not None and (not isinstance(depth, int) or depth < 0):
         raise InputError(f"layers must be a whole number, at least 0, not {depth!r}")
-    if weights == "unrolled" and depth < 1:
+    if weights == "unrolled" and depth == 0:
         raise InputError("unrolled weights need at least one layer; give layers=N")
     normal = lower(build_graph(bound.checked), bound.dims, bound.params, styles)
     made = build(normal, depth)

@@ -119,7 +119,7 @@ def _depth(options: argparse.Namespace, target: Target, program: Program) -> dic
     if options.layers is not None:
         return {"layers": options.layers}
     written = target.checked.spec.repeat
-    asked = target.checkpoint is not None and program.layers != 1  # by whoever compiled the model
+    asked = target.checkpoint is not None and program.options.get("layers") == "asked"  # by whoever compiled it
     if asked or program.options.get("weights") == "unrolled":
         written = program.layers
     if written is not None and not options.until_stable and options.limit is None:

@@ -27,9 +27,9 @@ class Transformer:
     tensors: Mapping[str, Array]
 
 
-def build(normal: NormalForm, layers: int) -> Transformer:
-    """Writes the program of a normal form."""
-    return _Builder(normal).build(layers)
+def build(normal: NormalForm, layers: int | None) -> Transformer:
+    """Writes the program of a normal form. `layers` None: nobody asked for a number, so it is 1."""
+    return _Builder(normal).build(1 if layers is None else layers, asked=layers is not None)
 
 
 class _Builder:
@@ -37,7 +37,7 @@ class _Builder:
         self.normal, self.checked = normal, normal.algorithm.checked
         self.emitter = Emitter(normal)
 
-    def build(self, layers: int) -> Transformer:
+    def build(self, layers: int, asked: bool) -> Transformer:
         checked, emitter = self.checked, self.emitter
         fields = checked.fields.values()
         ready = {(f.home, f.name) for f in fields if f.role == "input"} | set(self._constants())
@@ -69,7 +69,7 @@ class _Builder:
             layers=layers,
             objective=objective,
             conditions=emitter.conditions,
-            options=self.normal.styles.recorded,
+            options={**self.normal.styles.recorded, "layers": "asked" if asked else "default"},
         )
         return Transformer(program, MappingProxyType(emitter.tensors))
 
