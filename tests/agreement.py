@@ -7,9 +7,11 @@ from functools import cache
 from pathlib import Path
 
 from weft.compiling import checked_spec, compile
+from weft.evidence.comparing import Outcome
 from weft.evidence.inputs import Case
-from weft.evidence.layers import Judge, Outcome
-from weft.evidence.runs import judge_of, shrunk, written
+from weft.evidence.layers import Judge
+from weft.evidence.runs import judge_of
+from weft.evidence.shrinking import shrunk, written
 from weft.source import Source
 from weft.types import Checked
 

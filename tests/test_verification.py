@@ -12,12 +12,13 @@ import pytest
 from agreement import default_dims
 from weft.compiling import checked_spec, compile
 from weft.errors import InputError
-from weft.evidence.condition import EPSILON, is_settled, tolerance
+from weft.evidence.condition import EPSILON, bounds, is_settled, tolerance
 from weft.evidence.examples import answers, settings
 from weft.evidence.forms import AttentionForm
-from weft.evidence.inputs import FAMILIES, Case, cases, conform, smaller
+from weft.evidence.inputs import FAMILIES, Case, cases, conform
 from weft.evidence.layers import Judge
-from weft.evidence.runs import Subject, judge_of, layers, shrunk
+from weft.evidence.runs import Subject, judge_of, layers
+from weft.evidence.shrinking import shrunk, smaller
 from weft.evidence.stepwise import Stepwise
 from weft.evidence.verdict import Check, Verdict
 from weft.evidence.verification import verify
@@ -175,7 +176,7 @@ def edited(model: Checkpoint, name: str, values: np.ndarray) -> Checkpoint:
 def is_caught(model: Checkpoint, count: int = 12) -> bool:
     checked = checked_spec(model.spec_text)
     judged = judge_of(checked, model, "float64")
-    return any(judged.judge(case, True).divergence is not None for case in cases(checked, model.dims, count))
+    return any(judged.judge(case).divergence is not None for case in cases(checked, model.dims, count))
 
 
 @pytest.mark.parametrize("scores", CHOICES["scores"])
@@ -184,14 +185,11 @@ def test_edited_values_are_caught(name: str, scores: str) -> None:
     checked = checked_spec(name)
     model = compile(checked, default_dims(checked), scores=scores)  # type: ignore[arg-type]
     rng = np.random.default_rng(0)
-    for tensor in head_values(model)[:2]:
-        old = np.asarray(model.tensors[tensor])
-        at = tuple(rng.choice(np.argwhere(old != 0)))
-        flipped, scaled = old.copy(), old.copy()
-        flipped[at] *= -1
-        scaled[at] *= 1.001
-        assert is_caught(edited(model, tensor, flipped)), f"{tensor}{list(at)} flipped"
-        assert is_caught(edited(model, tensor, scaled)), f"{tensor}{list(at)} scaled by 1.001"
+    for tensor, factor in zip(head_values(model)[:2], (-1.0, 1.001), strict=False):
+        values = np.asarray(model.tensors[tensor]).copy()
+        at = tuple(rng.choice(np.argwhere(values != 0)))
+        values[at] *= factor
+        assert is_caught(edited(model, tensor, values)), f"{tensor}{list(at)} times {factor}"
 
 
 @pytest.mark.parametrize("scores", CHOICES["scores"])
@@ -306,18 +304,16 @@ layer
 outputs y
 """
     checked = checked_spec(text)
-    case = Case("by hand", {"x": np.array([[1.0]]), "c": np.array([[0.0], [2.5]])}, layers=1)
+    (equation,) = checked.spec.steps[0].equations
+    fields = {"x": np.array([[1.0]]), "c": np.array([[0.0], [2.5]])}
     kappas = []
-    for gamma in (1e-3, 10.0, 1000.0):
-        model = compile(checked, {"d": 1, "k": 2}, {"gamma": gamma})
-        outcome = judge_of(checked, model, "float64").judge(case)
-        kappas += [
-            seen.tolerance.kappa for seen in outcome.seen if seen.place.startswith("layer") and seen.field == "y"
-        ]
+    for gamma in (1e-3, 10.0, 100.0):
+        world = Stepwise(checked, {"d": 1, "k": 2}, {"gamma": gamma}).world(fields)
+        kappas.append(tolerance(bounds(world, (equation,))["y"], np.array([1.0]), np.float64).kappa)
     small, middle, large = kappas
-    assert small < 4
-    assert 1 < middle < 16 * (1 + 10 * 1.5**2 * 5)
-    assert middle <= large
+    assert 1 <= small < 4
+    assert small < middle <= 1 + 10.0 * (1.5**2 - 1), "the contract: 1 + gamma * range of distances"
+    assert large > middle or large == 1.0, "at last the other weight is zero to the last bit"
 
 
 def test_float32_is_held_to_its_own_epsilon() -> None:
@@ -443,3 +439,22 @@ def test_shrinking_ends_with_a_case_that_still_fails() -> None:
 def test_literals_count_as_settled() -> None:
     checked = checked_spec(NEAREST)
     assert is_settled(checked, Num(checked.spec.span, 1.0))
+
+
+def test_conditions_are_stated_and_what_they_exclude_is_no_failure() -> None:
+    model = compile(NEAREST, {"d": 1, "k": 2}, erase="attention")
+    assert model.program.conditions
+    verdict = verify(model, cases=10, dtypes=["float64"])
+    assert verdict.ok, verdict.text()
+    assert "pairwise distinct" in verdict.text().splitlines()[1]
+    assert verdict.json()["conditions"] == list(verdict.conditions)
+    (check,) = [c for c in verdict.checks if c.name.startswith("layers")]
+    assert "outside the conditions" in check.detail
+
+
+def test_only_equal_tokens_lie_outside_the_condition() -> None:
+    model = compile(NEAREST, {"d": 1, "k": 2}, erase="attention")
+    watched = judge_of(checked_spec(NEAREST), model, "float64").watched
+    centers = np.array([[3.0], [3.0]])
+    assert watched.is_outside({"x": np.array([[0.0], [1.0], [-0.0]]), "c": centers})
+    assert not watched.is_outside({"x": np.array([[0.0], [1.0]]), "c": centers})

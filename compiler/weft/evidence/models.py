@@ -51,6 +51,15 @@ class Watched:
         self.depth = model.program.layers if unrolled else None  # the only number of layers it runs
         self.ends = tuple(_ends(model.program))
 
+    def is_outside(self, fields: Arrays) -> bool:
+        """Whether stored fields break a condition under which the model claims to equal its spec."""
+        for condition in self.model.program.conditions:
+            values = [np.asarray(fields[slot], np.float64) + 0.0 for slot in condition.slots if slot in fields]
+            rows = np.concatenate([v.reshape(len(v), -1) for v in values], axis=1)
+            if len(np.unique(rows, axis=0)) < len(rows):
+                return True
+        return False
+
     def fits(self, steps: int) -> bool:
         """Whether the model has as many steps as a spec."""
         return len(self.ends) == steps * (self.depth or 1)

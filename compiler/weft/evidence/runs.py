@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from weft.compiling import compile
 from weft.errors import WeftError
+from weft.evidence.comparing import Observation, Outcome
 from weft.evidence.examples import Setting, answers, settings
-from weft.evidence.inputs import Case, cases, smaller
-from weft.evidence.layers import Divergence, Judge, Observation, Outcome
+from weft.evidence.inputs import Case, cases
+from weft.evidence.layers import Judge
 from weft.evidence.models import columns, plain
+from weft.evidence.shrinking import shrunk, written
 from weft.evidence.verdict import Check
 from weft.language.bind import bind
 from weft.meaning.interpreter import Interpreter
@@ -22,9 +24,8 @@ from weft.types import Checked
 from weft_runtime import Checkpoint, WeftRuntimeError, load
 
 Array = NDArray[Any]
-SHRINKINGS = 120  # smaller cases tried after a failure
 SINGLES = 0.4  # of the cases, in float32: it stores what float64 computes
-ASKED = 4  # every how many cases the objective and the final outputs are compared too
+ASKED = 6  # every how many cases the objective and the final outputs are compared too
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ def _run(model: Checkpoint, setting: Setting) -> Mapping[str, Any] | str:
         return dict(load(model)(dict(setting.inputs), layers=setting.layers, noise=columns(setting.noise)))
     except WeftRuntimeError as error:
         return str(error)
+    except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
+        return f"the run crashed with {type(error).__name__}: {error}"
 
 
 def _examples(checked: Checked, name: str, runs: Sequence[tuple[Setting, Mapping[str, Any] | str]]) -> Check:
@@ -139,8 +142,14 @@ def _passed(name: str, outcomes: Sequence[Outcome]) -> Check:
         edges = sum(outcome.edges for outcome in outcomes)
         inside = f" ({edges} of them up to the precision of a field that is zero)" if edges else ""
         notes.append(f"{refused} of {len(outcomes)} cases have no value on either side{inside}")
+    outside = sum(outcome.outside for outcome in outcomes)
+    if outside:
+        notes.append(f"{outside} of {len(outcomes)} cases lie outside the conditions, and the model refused them")
     if undecided:
         notes.append(f"{undecided} decisions are closer than float64 can tell, on scores that are not rational")
+    unbounded = sum(outcome.unbounded for outcome in outcomes)
+    if unbounded:
+        notes.append(f"{unbounded} values are computed where the spec has no finite condition")
     if not steps:
         notes.append("no step could be compared")
     compared = f"{steps} steps, every field"
@@ -159,38 +168,8 @@ def _nearest(seen: Sequence[Observation]) -> Observation | None:
     """The observation nearest to its limit, or furthest beyond it."""
     rounded = [one for one in seen if one.allowed > 0]
     broken = [one for one in seen if one.error > one.allowed]
-    return max(broken or rounded or seen, key=lambda one: one.error / (one.allowed or 1.0), default=None)
+    return max(broken or rounded or seen, key=lambda one: (one.error / (one.allowed or 1.0), one.allowed), default=None)
 
 
 def _numbers(seen: Observation | None) -> tuple[float, float, float]:
     return (0.0, 0.0, 1.0) if seen is None else (seen.error, seen.allowed, seen.tolerance.kappa)
-
-
-def shrunk(judge: Judge, case: Case) -> tuple[Case, Divergence]:
-    """A case as small as can be found quickly that still fails, and how it fails."""
-    answers = judge.judge(case).divergence is None  # then it fails only in what is asked for at the end
-    divergence = judge.judge(case, answers).divergence
-    assert divergence is not None
-    tries = SHRINKINGS
-    found = True
-    while found and tries > 0:
-        found = False
-        for candidate in smaller(judge.checked, case):
-            tries -= 1
-            worse = judge.judge(candidate, answers).divergence
-            if worse is not None:
-                case, divergence, found = candidate, worse, True
-                break
-            if tries <= 0:
-                break
-    return case, divergence
-
-
-def written(case: Case) -> str:
-    """The inputs of a case, to paste."""
-    lines = []
-    for name, values in (*case.inputs.items(), *case.noise.items()):
-        text = np.array2string(np.asarray(values), separator=", ", threshold=60, floatmode="unique", max_line_width=110)
-        indent = " " * (len(name) + 5)
-        lines.append(f"  {name} = {text}".replace("\n", "\n" + indent))
-    return "\n".join(lines)

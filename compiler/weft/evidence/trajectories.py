@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.evidence.condition import EPSILON, ROUNDINGS, is_settled
 from weft.evidence.inputs import Case, Shape, draw, open_sizes
 from weft.evidence.models import plain
-from weft.evidence.runs import written
+from weft.evidence.shrinking import written
 from weft.evidence.verdict import Check
 from weft.meaning.interpreter import Interpreter
 from weft.types import Checked
@@ -21,10 +21,13 @@ from weft_runtime import Checkpoint, WeftRuntimeError, load
 
 Array = NDArray[Any]
 PERTURBATIONS = 4
+SMALLEST = float(np.finfo(np.float64).smallest_normal)
 CHAOTIC = 1e-2  # relative error above which a whole run says nothing
 
 
-def whole_runs(checked: Checked, model: Checkpoint, style: str, seed: int, count: int = 3, depth: int = 5) -> Check:
+def whole_runs(
+    checked: Checked, model: Checkpoint, style: str, seed: int, count: int = 3, depth: int = 5
+) -> Check | None:
     """Outputs after several layers on both sides, each on its own way.
 
     Bit for bit where every equation is settled. Else errors travel from layer to layer, and kappa is what the spec
@@ -51,12 +54,15 @@ def whole_runs(checked: Checked, model: Checkpoint, style: str, seed: int, count
         except (WeftError, WeftRuntimeError):
             skipped += 1  # one-sided errors are the business of `layers`
             continue
+        except Exception as fault:  # a fault of the runtime: evidence against the model, not against the caller
+            detail = f"the run crashed with {type(fault).__name__}: {fault}\n{written(case)}"
+            return Check(name, f"outputs after {depth} layers", number + 1, False, detail=detail)
         kappas = {} if settled else _amplified(meaning, case, want, rng)
         for key, value in want.items():
             scale = float(np.max(np.abs(value), initial=0.0))
             kappa = kappas.get(key, 1.0)
-            allowed = 0.0 if settled else ROUNDINGS * EPSILON * kappa * scale
-            if allowed > CHAOTIC * scale:
+            allowed = 0.0 if settled else ROUNDINGS * EPSILON * kappa * scale + SMALLEST
+            if allowed > CHAOTIC * scale + SMALLEST:
                 skipped += 1
                 continue
             error = float(np.max(np.abs(plain(got[key]).reshape(value.shape) - value), initial=0.0))
@@ -64,6 +70,8 @@ def whole_runs(checked: Checked, model: Checkpoint, style: str, seed: int, count
             if not error <= allowed:
                 detail = f"{key} differs by {error:.3g} after {depth} layers, allowed {allowed:.3g}\n{written(case)}"
                 return Check(name, f"outputs after {depth} layers", number + 1, False, error, allowed, kappa, detail)
+    if not seen:
+        return None
     worst = max(seen, key=lambda one: one[0] / (one[1] or 1.0), default=(0.0, 0.0, 1.0))
     note = f"{skipped} outputs or runs have no value, or a condition at which nothing can be said" if skipped else ""
     return Check(name, f"outputs after {depth} layers", count, True, *worst, detail=note)

@@ -41,6 +41,7 @@ class Verdict:
     name: str
     checks: tuple[Check, ...]
     seed: int = 0
+    conditions: tuple[str, ...] = ()  # under which the model claims to equal the spec; it refuses other inputs
 
     @property
     def verdict(self) -> Strength:
@@ -57,7 +58,14 @@ class Verdict:
         for check in checks:
             for key in ("worst", "allowed", "kappa"):
                 check[key] = check[key] if math.isfinite(check[key]) else None
-        return {"name": self.name, "verdict": self.verdict, "ok": self.ok, "seed": self.seed, "checks": checks}
+        return {
+            "name": self.name,
+            "verdict": self.verdict,
+            "ok": self.ok,
+            "seed": self.seed,
+            "conditions": list(self.conditions),
+            "checks": checks,
+        }
 
     def text(self) -> str:
         """The verdict as people read it: a table, then what went wrong."""
@@ -77,6 +85,7 @@ class Verdict:
         widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         notes = [f"\n{check.name}: {check.detail}" for check in self.checks if check.detail]
-        return "\n".join([f"{self.name}: {self.verdict}", *lines, *notes])
+        given = [f"on condition that {condition}" for condition in self.conditions]
+        return "\n".join([f"{self.name}: {self.verdict}", *given, *lines, *notes])
 
     __str__ = text

@@ -35,7 +35,7 @@ __all__ = ["Check", "Verdict", "verify"]
 
 Dtype = Literal["float64", "float32"]
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
-CASES = 24
+CASES = 20
 
 # Widths of vectors and sizes of fixed sets where the user leaves them open; the first is the ordinary one.
 SIZES = ((2, 3), (1, 2), (3, 1), (1, 1), (2, 5))
@@ -84,8 +84,10 @@ def verify(
             say(f"your data, {style}")
             found += [on_data(checked, subjects[0].checkpoint, style, dtype, data, seed) for dtype in dtypes]
         say(f"whole runs, {style}")
-        found.append(whole_runs(checked, subjects[0].checkpoint, style, seed))
-    return Verdict(checked.spec.name, tuple(found), seed)
+        run = whole_runs(checked, subjects[0].checkpoint, style, seed)
+        found += [] if run is None else [run]
+    conditions = {c.text: None for subjects in groups.values() for c in subjects[0].checkpoint.program.conditions}
+    return Verdict(checked.spec.name, tuple(found), seed, tuple(conditions))
 
 
 def _spec(target: SpecLike | Checkpoint) -> Checked:

@@ -1,0 +1,141 @@
+"""Fields of two sides -> observations, and the first divergence.
+
+A value within 16 * eps * max|f| needs no further argument. Only where it is not is the condition of its equation worked
+out (`condition`), and the value held against 16 * eps * kappa * max|f|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.evidence.condition import Tolerance, bounds, log_errors, sensitivity, tolerance
+from weft.meaning.world import World
+from weft.syntax import Equation
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One field at one place: how far apart the two sides are, and what is allowed."""
+
+    place: str
+    field: str
+    error: float
+    tolerance: Tolerance
+    settled: bool  # must agree bit for bit
+
+    @property
+    def allowed(self) -> float:
+        return 0.0 if self.settled else self.tolerance.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first place at which the two sides disagree."""
+
+    place: str
+    field: str
+    token: int | None
+    got: str
+    want: str
+    why: str
+
+    def __str__(self) -> str:
+        where = self.place + (f", {self.field}" if self.field else "")
+        where += "" if self.token is None else f", token {self.token + 1}"
+        return f"{where}: {self.why}; the model has {self.got}, the spec {self.want}"
+
+
+def one_sided(place: str, got: str, want: str) -> Divergence:
+    """Only one side has a value."""
+    return Divergence(place, "", None, got, want, "only one side has a value")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one case showed."""
+
+    seen: list[Observation] = field(default_factory=list)
+    steps: int = 0
+    undecided: int = 0  # decisions closer than float64 can tell, on scores that are not rational
+    unbounded: int = 0  # values beyond 16 * eps * max|f| whose equation has no finite condition there
+    refused: bool = False  # both sides found no value
+    edges: int = 0  # of these: the interpreter, only where a field is zero up to its precision
+    outside: bool = False  # the model refused what its own conditions exclude
+    divergence: Divergence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where two sides are compared: what the equations read, and what their precision rests on."""
+
+    name: str
+    world: World
+    equations: tuple[Equation, ...]  # in attention form
+    settled: frozenset[str]  # names that must agree bit for bit
+    doubtful: frozenset[str] = frozenset()  # softmax fields whose logarithms an earlier step of the layer made
+    earlier: tuple[tuple[World, tuple[Equation, ...]], ...] = ()  # those steps
+
+    @property
+    def written(self) -> frozenset[str]:
+        return frozenset(equation.target.name for equation in self.equations)
+
+    def limits(self) -> dict[str, float]:
+        """The error bound of every target, in float64."""
+        found = bounds(self.world, self.equations)
+        if self.doubtful:
+            doubts: dict[str, Array] = {}
+            for world, equations in self.earlier:
+                doubts |= log_errors(world, equations, self.doubtful)
+            more = sensitivity(self.world, self.equations, doubts)
+            found = {name: limit + more[name] for name, limit in found.items()}
+        return found
+
+
+def hold(outcome: Outcome, place: Place, got: Arrays, want: Arrays, dtype: Any) -> None:
+    """Compares all fields; what no equation writes must be what it was."""
+    limits: dict[str, float] | None = None
+    for name, expected in want.items():
+        found = got.get(name)
+        if found is None or found.shape != expected.shape:
+            has = "nothing" if found is None else f"shape {list(found.shape)}"
+            why = "they have different shapes"
+            wrong = Divergence(place.name, name, None, has, f"shape {list(expected.shape)}", why)
+            outcome.divergence = outcome.divergence or wrong
+            continue
+        settled = name in place.settled or name not in place.written
+        if settled:
+            with np.errstate(over="ignore"):
+                expected = expected.astype(dtype)
+        gaps = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+        gaps = np.where(np.isnan(gaps), np.inf, gaps)
+        error = float(np.max(gaps, initial=0.0))
+        seen = Observation(place.name, name, error, tolerance(0.0, expected, dtype), settled)
+        if not settled and error > seen.allowed:
+            limits = place.limits() if limits is None else limits
+            if not np.isfinite(limits[name]):
+                outcome.unbounded += 1
+                continue
+            seen = Observation(place.name, name, error, tolerance(limits[name], expected, dtype), settled)
+        outcome.seen.append(seen)
+        if error > seen.allowed and outcome.divergence is None:
+            outcome.divergence = _diverging(seen, found, expected, gaps)
+
+
+def _diverging(seen: Observation, got: Array, want: Array, gaps: Array) -> Divergence:
+    at = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
+    limit = "bit for bit" if seen.settled else f"within {seen.allowed:.3g} (kappa {seen.tolerance.kappa:.3g})"
+    why = f"they differ by {seen.error:.3g}, but must agree {limit}"
+    return Divergence(seen.place, seen.field, int(at[0]) if at else None, _shown(got, at), _shown(want, at), why)
+
+
+def _shown(values: Array, at: tuple[Any, ...]) -> str:
+    row = values[int(at[0])] if at else values
+    return np.array2string(np.asarray(row, dtype=np.float64), precision=17, threshold=8, separator=", ")
