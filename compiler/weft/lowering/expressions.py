@@ -94,11 +94,7 @@ class Expressions(Ratios):
                 return self._whole(sub(node.left)).dot(self._whole(sub(node.right)))
             case ast.Norm():
                 body = sub(node.body)
-                return (
-                    self._apply("sqrt", self._square(body), context)
-                    if body.width
-                    else self._apply("absolute", body, context)
-                )
+                return self._length(body, context) if body.width else self._apply("absolute", body, context)
             case ast.Call(function="unit"):
                 return self._unit(sub(node.body), None, context)
             case ast.Call():
@@ -166,6 +162,13 @@ class Expressions(Ratios):
             if not self._pending(p):
                 return self.expanded(self.finalise(left), self.finalise(right), ids[0], ids[1])
         return p.dot(p)
+
+    def _length(self, p: Poly, context: str) -> Poly:
+        """|p|. A square that was multiplied out may round to something below zero: that counts as zero."""
+        square = self._square(p)
+        if len(square.indices) == 2 and not any(isinstance(a, Distance) for a in square.atoms):
+            square = self.tabulate(square, "relu")
+        return self._apply("sqrt", square, context)
 
     def _pending(self, p: Poly) -> bool:
         """Whether an `else` may still have to catch something in it."""

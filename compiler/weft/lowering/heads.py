@@ -186,12 +186,22 @@ class Heads(Scores):
         return self.row(self.function(self.stream(i), function, form), i, j)
 
     def stored(self, p: Poly) -> Poly:
-        """Tabulates weights and exponentials that stand where only stored values may."""
+        """Tabulates what stands where only stored values may: weights, exponentials, distances that are multiplied."""
+        far = self.crowded_distances(p) if any(self.tokens(i) for i in p.indices) else set()
 
         def swap(a: Atom) -> Poly | None:
-            return self.tabulate(Poly.atom(a)) if isinstance(a, Weight | Exp) else None
+            return self.tabulate(Poly.atom(a)) if isinstance(a, Weight | Exp) or a in far else None
 
         return self.finalise(self.merge_rows(p.replace(swap)))
+
+    def crowded_distances(self, p: Poly) -> set[Atom]:
+        """Distances that stand beside another function of two tokens (or themselves)."""
+        return {
+            a
+            for scalars, _ in p.terms
+            for a, n in scalars
+            if isinstance(a, Distance) and (n != 1 or any(len(indices(b)) > 1 for b, _ in scalars if b != a))
+        }
 
     def merge_rows(self, p: Poly) -> Poly:
         """<y, e_j> <z, e_j> = <y.z, e_j>: products of rows over the same fixed set go coordinate by coordinate."""

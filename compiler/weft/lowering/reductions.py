@@ -42,11 +42,6 @@ def mask_indices(masks: Iterable[MaskRule]) -> frozenset[str]:
     return frozenset().union(*(m.indices for m in masks))
 
 
-def _beside(scalars: Scalars, distance: Distance, power: int) -> bool:
-    """Whether a distance stands beside another function of two tokens (or itself)."""
-    return power != 1 or any(len(indices(a)) > 1 for a, _ in scalars if a != distance)
-
-
 class Reductions(Heads):
     """Sums over the tokens of one index."""
 
@@ -76,7 +71,7 @@ class Reductions(Heads):
 
     def _separate(self, body: Poly, q: str, k: str) -> Poly:
         """Stores what a single head cannot hold: distances beside another pair part, second weightings."""
-        far = {a for scalars, _ in body.terms for a, n in scalars if isinstance(a, Distance) and _beside(scalars, a, n)}
+        far = self.crowded_distances(body)
         if self.tokens(q) or self.tokens(k):  # tabulated distances never cancel; expanded ones do
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in far else None)
         else:
