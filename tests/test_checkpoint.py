@@ -222,7 +222,7 @@ def change(*path: str | int, **entries: Any) -> Callable[[dict[str, Any]], None]
     return lambda program: at(*path)(program).update(entries)
 
 
-CONDITION = {"kind": "distinct", "stream": "points", "slots": ["x"], "text": "points must differ"}
+CONDITION = {"kind": "distinct", "stream": "points", "slots": ["x"], "text": "points must differ", "limit": 0.0}
 ASSIGN = ("layer", 0, "sublayers", 0, "heads", 0)
 UPDATE = ("layer", 1, "sublayers", 0, "heads", 0)
 

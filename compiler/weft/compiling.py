@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from weft.errors import InputError
-from weft.language.bind import bind
+from weft.language.bind import Bound, bind
 from weft.language.check import check
 from weft.language.parse import parse
+from weft.language.tempering import has_choices, tempered
 from weft.locate import find_spec
 from weft.lowering.graph import build_graph
-from weft.lowering.lower import lower
+from weft.lowering.lower import NormalForm, lower
+from weft.lowering.nulls import null_tokens
 from weft.lowering.program import build
 from weft.lowering.styles import Styles
 from weft.source import Source
 from weft.syntax import Spec
+from weft.temperature import MARGIN, candidates, sharpness_for
 from weft.types import Checked
 from weft.version import VERSION
 from weft_runtime.checkpoint import Checkpoint
@@ -38,6 +42,25 @@ def checked_spec(spec: SpecLike) -> Checked:
     return check(spec if isinstance(spec, Spec) else parse(spec_source(spec)))
 
 
+def settled(styles: Styles, bound: Bound) -> Styles:
+    """Styles with nothing left open: a sharpness that was left to us is chosen."""
+    if styles.hardmax == "exact" or styles.sharpness is not None:
+        return styles
+    return replace(styles, sharpness=sharpness_for(MARGIN, candidates(bound.checked, bound.dims)))
+
+
+def at_temperature(checked: Checked, styles: Styles) -> Checked:
+    """What a style compiles: the spec itself, or its form at finite temperature."""
+    return checked if styles.sharpness is None or not has_choices(checked) else tempered(checked, styles.sharpness)
+
+
+def normal_form(bound: Bound, styles: Styles) -> NormalForm:
+    """The attention normal form of a spec in a style."""
+    styles = settled(styles, bound)
+    normal = lower(build_graph(at_temperature(bound.checked, styles)), bound.dims, bound.params, styles)
+    return null_tokens(normal) if styles.null == "token" else normal
+
+
 def compile(
     spec: SpecLike,
     dims: Mapping[str, int] | None = None,
@@ -46,7 +69,12 @@ def compile(
     *,
     scores: Literal["l2", "dot"] = "l2",
     centre: Literal["auto", "on", "off"] = "auto",
+    hardmax: Literal["exact", "softmax"] = "exact",
+    sharpness: float | Literal["auto"] = "auto",
+    data: Mapping[str, Any] | None = None,
     erase: Literal["linear", "attention"] = "linear",
+    members: Literal["mask", "offset"] = "mask",
+    null: Literal["key", "token"] = "key",
     square: Literal["square", "relu2"] = "square",
     norm: Literal["rms", "layer"] = "rms",
     weights: Literal["shared", "unrolled"] = "shared",
@@ -54,24 +82,32 @@ def compile(
     """Compiles a spec to a transformer.
 
     `dims` and `params` set the spec's dimensions and parameters, `layers` how many layers the model runs by default
-    (without it the spec's `repeat`, else 1). The rest are lowering styles (`weft.styles`): transformers that look
-    different and compute the same.
+    (without it the spec's `repeat`, else 1). The rest are lowering styles (`weft.lowering.styles`): transformers that
+    look different and compute the same. `sharpness` belongs to hardmax="softmax"; "auto" is enough for a run on `data`
+    (input -> array), or without data for scores that lead by 0.001.
 
     >>> import weft
     >>> model = weft.compile("lloyd", dims={"d": 2, "k": 3})
     >>> [stream.name for stream in model.program.streams]
     ['points', 'centers']
     """
-    styles = Styles(scores, centre, erase, square, norm, weights)
     bound = bind(checked_spec(spec), dims or {}, params or {})
+    sharp = None if sharpness == "auto" else sharpness
+    styles = Styles(scores, centre, hardmax, erase, members, null, square, norm, weights, sharp)
     written = bound.checked.spec
+    if data is not None and (hardmax == "exact" or sharp is not None):
+        raise InputError("data are for hardmax=softmax with sharpness=auto: the margin is measured on them")
     depth = layers if layers is not None else written.repeat
     if depth is not None and (not isinstance(depth, int) or depth < 0):
         raise InputError(f"layers must be a whole number, at least 0, not {depth!r}")
     if weights == "unrolled" and depth == 0:
         raise InputError("unrolled weights need at least one layer; give layers=N")
-    normal = lower(build_graph(bound.checked), bound.dims, bound.params, styles)
-    made = build(normal, depth)
+    if data is not None:
+        from weft.evidence.calibration import calibrate
+
+        certificate = calibrate(bound.checked, bound.dims, bound.params, data, depth)
+        styles = replace(styles, sharpness=certificate.sharpness)
+    made = build(normal_form(bound, styles), depth)
     return Checkpoint(
         made.program, made.tensors, written.name, written.source.text, bound.dims, bound.params, f"weft {VERSION}"
     )

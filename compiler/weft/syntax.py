@@ -174,7 +174,11 @@ class Ties:
 
 @dataclass(frozen=True, slots=True)
 class Weigh:
-    """A weighting: turns scores over `index` into non-negative weights, restricted to candidates that meet `where`."""
+    """A weighting: turns scores over `index` into non-negative weights, restricted to candidates that meet `where`.
+
+    `sharpness` is set on a softmax that stands for a choice (`language.tempering`); its score is multiplied already.
+    `split`: of a choice that shares equal scores out.
+    """
 
     span: Span
     kind: str
@@ -184,6 +188,8 @@ class Weigh:
     where: tuple[Condition, ...] = ()
     noise: Ref | None = None
     ties: Ties | None = None
+    sharpness: float | None = None
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,9 @@ class Weighting:
     normmax    uniform on the best m, m smallest with gamma * sum of (score - next best) >= 1
     normalize  s / sum s            sum: s itself           exp: exp(s) itself
     lse, max   the number log sum exp s, or max s
+
+    `sharpness`: of a softmax that stands for an argmax (with its `ties`, first or split) at finite temperature; the
+    scores are multiplied by it already.
     """
 
     kind: WeightingKind
@@ -139,6 +142,7 @@ class Weighting:
     count: int | None = None
     percent: Fraction | None = None
     gamma: Fraction | None = None
+    sharpness: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +192,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A set of tokens. `size` is None when it is known only at run time. `derived` is in order of dependence."""
+    """A set of tokens. `size` is None when it is known only at run time. `derived` is in order of dependence.
+
+    `null`: one more token, which only the embedding fills and nothing ever changes; it is a key, the last of them, but
+    no query, and no part of any output. All its slots are 0 but those embedded as `null`.
+    """
 
     name: str
     size: int | None
     slots: tuple[Slot, ...]
     derived: tuple[FFN, ...] = ()
+    null: bool = False
 
     @property
     def width(self) -> int:
@@ -209,12 +218,14 @@ class Embed:
 
     input: the user's array `source`         noise: the random field `source`, anew before every layer
     one: 1     identity: the token's one-hot name     position: 1, 2, ...     count: number of tokens of stream `source`
+    null: 0, and on the null token 1, or the number of tokens of stream `source` to the power `power` (-1 or 1)
     """
 
-    kind: Literal["input", "noise", "one", "identity", "position", "count"]
+    kind: Literal["input", "noise", "one", "identity", "position", "count", "null"]
     stream: str
     slot: str
     source: str = ""
+    power: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,15 +270,19 @@ class TensorUse:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Under which a program equals its spec; checked before every layer.
+    """Under which a program equals its spec; checked whenever a step begins.
 
     distinct: no two tokens of the stream agree in all of these slots
+    bounded: no number in these slots is larger than `limit` in magnitude
+    margin: in every softmax that stands for an argmax, on queries of the stream, the best score leads by `limit`
+            (checked where it runs; a smaller lead is reported, not refused)
     """
 
-    kind: Literal["distinct"]
+    kind: Literal["distinct", "bounded", "margin"]
     stream: str
     slots: tuple[str, ...]
     text: str
+    limit: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

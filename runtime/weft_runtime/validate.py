@@ -114,7 +114,9 @@ class _Checker:
         for answer in program.answers():
             self._output(answer)
         for number, condition in enumerate(program.conditions):
-            need(bool(condition.slots), f"condition {number} names no slot")
+            need(condition.stream in self.streams, f"condition {number} names a stream that does not exist")
+            need(bool(condition.slots) or condition.kind == "margin", f"condition {number} names no slot")
+            need(0 <= condition.limit <= MAX_NUMBER, f"condition {number}: its limit is out of range")
             for slot in condition.slots:
                 self._slot(condition.stream, slot, f"condition {number}")
 
@@ -176,6 +178,10 @@ class _Checker:
                 need(stream.size == slot.width, f"{where} has width {slot.width} for {stream.size} tokens")
             else:
                 need(slot.width == 1, f"{where} ({embed.kind}) has width {slot.width}; it is one number")
+            if embed.kind == "null":
+                need(stream.null, f"{where} fills a null token that stream {shown(stream.name)} does not have")
+                need(embed.power in (-1, 0, 1), f"{where}: its power is -1, 0 or 1")
+                need(not embed.power or embed.source in self.streams, f"{where} counts a stream that does not exist")
             if embed.kind == "count":
                 need(embed.source in self.streams, f"{where} counts {shown(embed.source)}, which is no stream")
         for name in (*given["input"], *given["noise"]):
@@ -237,7 +243,8 @@ class _Checker:
     def _weighting(self, head: Head, where: str) -> None:
         weighting = head.weighting
         within = weighting.ties == "within"
-        need(weighting.ties == "first" or weighting.kind == "argmax", f"{where}: {weighting.kind} has no tie rule")
+        chooses = weighting.kind == "argmax" or (weighting.sharpness is not None and not within)
+        need(weighting.ties == "first" or chooses, f"{where}: {weighting.kind} has no tie rule")
         need(0 <= weighting.epsilon <= MAX_NUMBER, f"{where}: a tolerance is at least 0")
         need(within or weighting.epsilon == 0, f"{where}: a tolerance without `ties within`")
         if weighting.kind == "top":
@@ -253,6 +260,8 @@ class _Checker:
             need(sound, f"{where}: normmax needs a gamma above 0")
         else:
             need(weighting.gamma is None, f"{where}: only normmax takes a gamma")
+        sharp = weighting.sharpness is None or (weighting.kind == "softmax" and 0 < weighting.sharpness <= MAX_NUMBER)
+        need(sharp, f"{where}: only a softmax stands for an argmax, at a sharpness above 0")
 
     def _output(self, output: Output) -> None:
         where = f"output {shown(output.name)}"

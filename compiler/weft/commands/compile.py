@@ -8,7 +8,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.commands.options import UsageError, add_definitions, add_json, add_styles, natural, settings
+from weft.commands.feeds import gather
+from weft.commands.options import (
+    Settings,
+    UsageError,
+    add_data,
+    add_definitions,
+    add_json,
+    add_styles,
+    natural,
+    settings,
+)
 from weft.commands.target import Target, compile_target, open_spec
 from weft.locate import MODEL_SUFFIX
 from weft.source import printable
@@ -23,8 +33,9 @@ EXAMPLE = """example:
   weft compile mine.weft -D d=2 -D k=5 -o model.safetensors
 
 Every dimension of the spec needs a value; parameters have defaults. --layers is how many layers the model runs when
-nobody says otherwise (default: the spec's `repeat`, else 1).
---json prints {ok, file, bytes, name, dims, params, layers, options, conditions,
+nobody says otherwise (default: the spec's `repeat`, else 1). With --hardmax softmax, --data are what --sharpness auto
+measures the leads of scores on.
+--json prints {ok, file, bytes, name, dims, params, layers, options, conditions, idle,
 streams: [{name, size, width, slots: [{name, offset, width, role}]}], heads, ffns, steps}."""
 
 
@@ -34,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_definitions(parser)
     parser.add_argument("--layers", type=natural, metavar="N", help="number of layers (default: `repeat`, else 1)")
     add_styles(parser)
+    add_data(parser)
     parser.add_argument("-o", dest="output", metavar="FILE", help=f"model file to write (default NAME{MODEL_SUFFIX})")
     add_json(parser)
 
@@ -43,9 +55,14 @@ def run(options: argparse.Namespace) -> int:
     checked = open_spec(options.spec)
     chosen = settings(options, checked)
     path = _output(options.output, checked)
+    if options.data:
+        feeds = gather(options, checked, chosen.dims, "-D")
+        measured = {**chosen.styles, "data": feeds.arrays}
+        chosen = Settings(feeds.dims, chosen.params, chosen.layers, measured)
     checkpoint = compile_target(Target(checked), chosen)
+    idle = _idle(checked, chosen, checkpoint)
     checkpoint.save(path)
-    made = account(checkpoint, path)
+    made = {**account(checkpoint, path), "idle": idle}
     print(json.dumps(made) if options.json else describe(made))
     return 0
 
@@ -64,6 +81,24 @@ def _output(wanted: str | None, checked: Checked) -> Path:
     return path
 
 
+def _idle(checked: Checked, chosen: Settings, made: Checkpoint) -> list[str]:
+    """The styles that were asked for and make no difference to this spec."""
+    from weft.effects import same
+    from weft.lowering.styles import CHOICES, Styles
+
+    idle = []
+    for name, value in chosen.styles.items():
+        if name not in CHOICES or value == getattr(Styles(), name) or (name == "scores" and "null" in chosen.styles):
+            continue
+        kept = {n: v for n, v in chosen.styles.items() if n not in (name, "data", "sharpness")}
+        if kept.get("hardmax") == "softmax":
+            kept["sharpness"] = float(made.program.options["sharpness"])
+        plain = compile_target(Target(checked), Settings(chosen.dims, chosen.params, chosen.layers, kept))
+        if same(made, plain):
+            idle.append(f"{name}={value}")
+    return idle
+
+
 def account(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
     """What was made, as plain data."""
     program = checkpoint.program
@@ -78,7 +113,7 @@ def account(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
         "params": {name: float(value) for name, value in checkpoint.params.items()},
         "layers": program.layers,
         "options": dict(program.options),
-        "conditions": list(program.conditions),
+        "conditions": [condition.text for condition in program.conditions],
         "streams": [_stream(stream) for stream in program.streams],
         "heads": sum(1 for _ in _heads(layer)),
         "ffns": sum(1 for step in layer for part in step.sublayers if not hasattr(part, "heads")),
@@ -109,6 +144,7 @@ def describe(made: dict[str, Any]) -> str:
     lines.append(f"  each layer: {work} in {_count(made['steps'], 'step')}")
     lines.append(f"  runs {_count(made['layers'], 'layer')} unless told otherwise")
     lines += [f"  equals the spec when {condition}" for condition in made["conditions"]]
+    lines += [f"  {style} makes no difference to this spec" for style in made["idle"]]
     lines.append(f"wrote {made['file']} ({file_size(made['bytes'])})")
     return "\n".join(printable(line) for line in lines)
 

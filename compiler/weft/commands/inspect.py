@@ -61,7 +61,7 @@ def _settings(options: argparse.Namespace, target: Target) -> Settings:
         return settings(options, target.checked)
     refuse_changes(target, options.definitions, styles(options))
     made = target.checkpoint
-    chosen = {name: value for name, value in made.program.options.items() if name in CHOICES}
+    chosen = {name: value for name, value in made.program.options.items() if name in (*CHOICES, "sharpness")}
     return Settings(made.dims, made.params, styles=chosen)
 
 

@@ -22,7 +22,10 @@ from weft.types import Checked
 STYLE_HELP = {
     "scores": "distance attention, or dot products on lifted embeddings",
     "centre": "whether distances are shifted by the mean of the data before they are expanded into dot products",
+    "hardmax": "a choice of one as an argmax, or as a sharp softmax (see --sharpness)",
     "erase": "whether slots are cleared linearly or by self-attention, as the papers print it (needs distinct tokens)",
+    "members": "whether `where y[i,j]` is a mask, or an offset in the weights that keeps foreign tokens out",
+    "null": "a null key of the query's own, or a null token among the keys (needs --scores dot)",
     "square": "whether feed-forwards square by a product or by squared ReLU",
     "norm": "whether unit(v) is an RMSNorm or a LayerNorm",
     "weights": "one set for every layer, or each layer its own (which fixes the number of layers)",
@@ -66,6 +69,12 @@ def add_styles(parser: argparse.ArgumentParser) -> None:
     for name, values in CHOICES.items():
         text = f"{STYLE_HELP.get(name, '')} (default {getattr(Styles(), name)})".strip()
         group.add_argument(f"--{name}", choices=values, default=None, help=text)
+    group.add_argument(
+        "--sharpness",
+        type=sharpness,
+        metavar="G|auto",
+        help="what --hardmax softmax multiplies scores by (default auto: enough for scores that lead by 0.001)",
+    )
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +108,16 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """`--backend`."""
+    parser.add_argument(
+        "--backend",
+        choices=("auto", "reference", "linear"),
+        default="auto",
+        help="run the matrices as they stand, by a plan for large inputs, or whichever suits the data (default auto)",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines instead of text")
@@ -111,6 +130,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def sharpness(text: str) -> float | str:
+    """A number above 0, or auto."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if text != "auto" and not (isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"'{printable(text)}' is not a number above 0, nor auto")
+    return text if text == "auto" else value
+
+
 def natural(text: str) -> int:
     """An argument that is 0, 1, 2, ..."""
     if not re.fullmatch(r"[0-9]{1,18}", text):
@@ -121,9 +151,9 @@ def natural(text: str) -> int:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def styles(options: argparse.Namespace) -> dict[str, str]:
+def styles(options: argparse.Namespace) -> dict[str, Any]:
     """The styles the user chose; those left out are left to the compiler."""
-    chosen = {name: getattr(options, name, None) for name in CHOICES}
+    chosen = {name: getattr(options, name, None) for name in (*CHOICES, "sharpness")}
     return {name: value for name, value in chosen.items() if value is not None}
 
 

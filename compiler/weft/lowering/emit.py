@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from weft.errors import InputError
+from weft.lowering.conditions import conditions
 from weft.lowering.lower import NormalForm
 from weft.lowering.matrices import Array, Columned, float_parts, into
 from weft.lowering.normal import (
@@ -111,6 +112,7 @@ class Emitter:
         self.source: Source = normal.algorithm.checked.spec.source
         self.tensors: dict[str, Array] = {}
         self.distinct: dict[str, None] = {}  # open streams that are erased by self-attention
+        self.sharp: dict[tuple[str, int | None], Fraction] = {}  # choices at finite temperature: stream, candidates
         self.used: dict[str, dict[str, None]] = {stream: {} for stream in normal.algorithm.checked.sets}
         self.sections = {
             "start": [list(blocks(s)) for s in normal.prelude],
@@ -145,8 +147,11 @@ class Emitter:
         self.kept = dict(reversed(list(wanted.items())))
 
     def _names(self, stream: str) -> dict[str, None]:
-        """Tokens of a fixed set find themselves by their one-hot names."""
-        return {} if self.normal.algorithm.checked.is_open(stream) else {NAME: None}
+        """What tokens find themselves by: their one-hot names, or what they look like."""
+        if stream not in self.normal.looks:
+            return {NAME: None}
+        looks, squares = self.normal.looks[stream]
+        return dict.fromkeys((*looks, *squares, *([ONE] if squares else [])))
 
     def _note(self, block: Block | Derived) -> None:
         if isinstance(block, Derived):
@@ -169,7 +174,8 @@ class Emitter:
     def role(self, stream: str, slot: str) -> ir.Roles:
         if slot in self.normal.algorithm.checked.fields and self.normal.algorithm.checked.fields[slot].home == stream:
             return "field"
-        if slot in (ONE, NAME, POSITION) or slot.startswith("#") or (stream, slot) in self.normal.shifts:
+        constant = slot in (ONE, NAME, POSITION) or slot.startswith("#") or (stream, slot) in self.normal.shifts
+        if constant or slot in self.normal.nulls.get(stream, {}):
             return "constant"
         return "derived" if (stream, slot) in self.kept else "scratch"
 
@@ -246,8 +252,8 @@ class Emitter:
             k = self.put(f"{name}.k", key.rows([(p[1], p[2]) for p in pairs]))
             parts.append(ir.Part("dot", q, k))
         for n, l2 in enumerate(score.l2s):
-            q = self.put(f"{name}.l2.{n}.q", query.rows([(l2.query, l2.width)]))
-            k = self.put(f"{name}.l2.{n}.k", key.rows([(l2.key, l2.width)]))
+            q = self.put(f"{name}.l2.{n}.q", query.rows([(form, width) for form, _, width in l2.rows]))
+            k = self.put(f"{name}.l2.{n}.k", key.rows([(form, width) for _, form, width in l2.rows]))
             scale = None
             if l2.scale:
                 side, slot = l2.scale
@@ -283,31 +289,43 @@ class Emitter:
             rule.count,
             rule.percent,
             rule.gamma,
+            rule.sharpness,
         )
+        if rule.sharpness is not None:
+            size = self.normal.algorithm.checked.sets[h.keys]
+            keys = self.normal.dims[size] if isinstance(size, str) else size
+            self.sharp[h.query, keys] = rule.sharpness
         short = name.rsplit(".", 1)[-1]
         return ir.Head(short, h.query, h.keys, score, weighting, value, masks, self_key, h.writes, self.origin(h.span))
 
-    def _eraser(self, stream: str, slots: tuple[str, ...], name: str) -> ir.Head:
-        """Self-attention that subtracts what the slots held: every token finds itself, if no other looks the same."""
+    def _self_attention(self, stream: str, slots: tuple[str, ...], value: Array, name: str) -> ir.Head:
+        """A head by which every token finds itself: by its name, or if no other looks the same, by -|x - x'|^2 or
+        <x, 2x'> - |x'|^2."""
         columns, one = self.columns[stream], Fraction(1)
-        if NAME in columns.columns:
-            rows = columns.rows([({NAME: one}, columns.columns[NAME][1])])
-            part = ir.Part("dot", self.put(f"{name}.q", rows), self.put(f"{name}.k", rows.copy()))
-        else:
-            rows = columns.rows([({slot: one}, columns.columns[slot][1]) for slot in self._looks(stream)])
-            q, k = self.put(f"{name}.q", rows), self.put(f"{name}.k", rows.copy())
-            part = ir.Part("l2", q, k, self.put(f"{name}.c", np.array(-1.0)))
+        widths = {slot: width for slot, (_, width) in columns.columns.items()}
+        looks, squares = ((NAME,), ()) if stream not in self.normal.looks else self._looks(stream)
+        query = key = [({slot: one}, widths[slot]) for slot in looks]
+        if squares:
+            query = [*query, ({ONE: -one}, 1)]
+            key = [*(({slot: 2 * one}, widths[slot]) for slot in looks), (dict.fromkeys(squares, one), 1)]
+        q, k = self.put(f"{name}.q", columns.rows(query)), self.put(f"{name}.k", columns.rows(key))
+        part = ir.Part("dot", q, k)
+        if stream in self.normal.looks:
             self.distinct[stream] = None
-        value = self.put(f"{name}.v", columns.carry(slots) - np.eye(columns.width))
-        weighting = ir.Weighting("argmax", "split")
+            if not squares:
+                part = ir.Part("l2", q, k, self.put(f"{name}.c", np.array(-1.0)))
+        masks: tuple[ir.Mask, ...] = ()
+        if stream in self.normal.nulls:  # a token at the origin looks like the null token
+            rows = columns.rows([({ONE: one}, 1)])
+            ones = ir.Part("dot", self.put(f"{name}.mask.q", rows), self.put(f"{name}.mask.k", rows.copy()))
+            masks = (ir.Mask(">", ir.Score((ones,))),)
         short = name.rsplit(".", 2)[-2]
-        return ir.Head(f"{short}.{stream}", stream, stream, ir.Score((part,)), weighting, value, writes=slots)
+        weighting, values = ir.Weighting("argmax", "split"), self.put(f"{name}.v", value)
+        return ir.Head(f"{short}.{stream}", stream, stream, ir.Score((part,)), weighting, values, masks, writes=slots)
 
-    def _looks(self, stream: str) -> list[str]:
-        """The inputs by which the tokens of an open set are told apart."""
-        fields = self.normal.algorithm.checked.fields.values()
-        found = [f.name for f in fields if f.home == stream and f.role == "input" and not f.is_pair]
-        if not found:
+    def _looks(self, stream: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        found = self.normal.looks[stream]
+        if not found[0]:
             raise InputError(
                 f"erase=attention needs tokens that differ, but {stream} has no input of its own; use erase=linear"
             )
@@ -316,15 +334,8 @@ class Emitter:
     @property
     def conditions(self) -> tuple[ir.Condition, ...]:
         """What has to hold for the program to equal its spec; complete once all sub-layers are written."""
-        return tuple(
-            ir.Condition(
-                "distinct",
-                stream,
-                tuple(self._looks(stream)),
-                f"the tokens of {stream} are pairwise distinct in {', '.join(self._looks(stream))} (erase=attention)",
-            )
-            for stream in self.distinct
-        )
+        looks = {stream: self._looks(stream)[0] for stream in self.distinct}
+        return conditions(self.normal.bounded, self.sharp, looks)
 
     def sublayer(self, block: Block | Derived, name: str) -> ir.Sublayer:
         if isinstance(block, Derived):
@@ -335,11 +346,15 @@ class Emitter:
         heads = []
         for stream in streams:
             columns, sets = self.columns[stream], block.sets.get(stream, {})
-            kept = columns.carry(sets)
+            kept, moved = columns.carry(sets), into(columns, columns, sets)
             if self.normal.styles.erase == "attention" and sets:
-                heads.append(self._eraser(stream, tuple(sets), f"{name}.erase.{stream}"))
-                kept = np.eye(columns.width)
-            carry[stream] = self.put(f"{name}.carry.{stream}", kept + into(columns, columns, sets))
+                # what a slot held is taken off before anything is added: only then nothing is rounded away
+                old = kept - np.eye(columns.width)
+                heads.append(self._self_attention(stream, tuple(sets), old, f"{name}.erase.{stream}"))
+                if moved.any():
+                    heads.append(self._self_attention(stream, tuple(sets), moved, f"{name}.move.{stream}"))
+                kept, moved = np.eye(columns.width), np.zeros_like(moved)
+            carry[stream] = self.put(f"{name}.carry.{stream}", kept + moved)
         for h in block.heads:
             base = "+".join(h.writes).replace(" ", "_")
             named[base] = named.get(base, 0) + 1

@@ -26,7 +26,7 @@ from weft.lowering.algebra import (
     indices,
     thaw,
 )
-from weft.lowering.normal import POSITION, KeySum, MaskRule, Rule
+from weft.lowering.normal import POSITION, KeySum, MaskRule, Rule, show_form
 from weft.lowering.ratios import Ratios, token_of
 from weft.lowering.reductions import mask_indices
 from weft.lowering.slots import Refused
@@ -220,9 +220,9 @@ class Expressions(Ratios):
         i = token_of(p, context)
         form = self.linear(p, i)
         other = None if fallback is None else self.linear(fallback, i)
-        text = " + ".join(f"{c} {s}" for s, c in form.items())
-        rest = "" if other is None else " else " + " + ".join(f"{c} {s}" for s, c in other.items())
-        slot = self.derive(self.stream(i), f"unit({text}{rest})", "unit", p.width, form=form, fallback=other)
+        rest = "" if other is None else f" else {show_form(other)}"
+        name = f"unit({show_form(form)}{rest})"
+        slot = self.derive(self.stream(i), name, "unit", p.width, form=form, fallback=other)
         return Poly.atom(Vector(slot, i, p.width))
 
     # ---- conditions, weightings, reductions
@@ -234,7 +234,8 @@ class Expressions(Ratios):
                 case ast.Different(_, left, right):
                     out.append(MaskRule(other=(env.get(left, left), env.get(right, right))))
                 case ast.Member(_, field):
-                    out.append(MaskRule((self.poly(field, env, context) - Poly.const(Fraction(1, 2))).frozen))
+                    half = Poly.const(Fraction(1, 2))
+                    out.append(MaskRule((self.poly(field, env, context) - half).frozen, member=True))
                 case ast.Compare(_, op, left, right):
                     p = self.poly(left, env, context) - self.poly(right, env, context)
                     out.append(MaskRule((p if op[0] == ">" else -p).frozen, strict=op in "<>"))
@@ -291,7 +292,8 @@ class Expressions(Ratios):
                 return Rule("normmax", p.frozen, masks, gamma=gamma)
             case "normalize":
                 return self._normalize(p, masks, q, k)
-        return Rule(node.kind, p.frozen, masks)
+        sharpness = None if node.sharpness is None else Fraction(node.sharpness)
+        return Rule(node.kind, p.frozen, masks, ties="split" if node.split else "first", sharpness=sharpness)
 
     def _normalize(self, p: Poly, masks: tuple[MaskRule, ...], q: str, k: str) -> Rule:
         """Weights proportional to p; for exp(S), or a field whose logarithms are kept, that is a softmax.

@@ -29,6 +29,7 @@ from weft.lowering.algebra import (
     monomial,
     thaw,
 )
+from weft.lowering.members import Members
 from weft.lowering.normal import (
     EXACT,
     SHIFT_FREE,
@@ -39,14 +40,14 @@ from weft.lowering.normal import (
     NormalMask,
     Rule,
 )
-from weft.lowering.scores import Scores, cleared
+from weft.lowering.scores import cleared
 from weft.lowering.slots import Refused
 from weft.source import Span
 
 BELONGS = "only softmax and normalize without `where` can be stored on the other token; use it inside a sum instead"
 
 
-class Heads(Scores):
+class Heads(Members):
     """Heads of the step being lowered."""
 
     sums: list[KeySum]
@@ -132,17 +133,20 @@ class Heads(Scores):
 
     def _make_head(self, q: str, k: str, rule: Rule, level: int) -> NormalHead:
         span = self.spans.get(rule, self.span)
+        rule, members = self.unmasked(rule)
         own: Literal["last"] | Form | None = None
         if isinstance(rule.self_key, tuple):
             own = self.linear(thaw(rule.self_key), q)
         elif rule.self_key is not None:
             own = "last"
-        shift_free = rule.kind in SHIFT_FREE and not isinstance(own, Mapping)
+        shift_free = rule.kind in SHIFT_FREE and not isinstance(own, Mapping) and not members
         p = self.stored(self.finalise(thaw(rule.score)))
         score = self.score(p, q, k, shift_free=shift_free, exact=rule.kind in EXACT)
         if rule.kind in EXACT:
             score, factor = cleared(score)
             rule = replace(rule, epsilon=rule.epsilon * factor, gamma=rule.gamma and rule.gamma / factor)
+        if members:
+            score, own = self.offset(score, members, own, q, k)
         masks = tuple(self._mask(m, q, k) for m in rule.masks)
         sides = {"query": self.stream(q), "key": self.stream(k)}
         reads = [(sides[side], slot) for s in (score, *(m.score for m in masks)) for side, slot in s.slots()]

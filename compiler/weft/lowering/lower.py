@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from weft import syntax as ast
 from weft.errors import Diagnostic, SpecError
-from weft.lowering.algebra import Exp, Name, Poly, Vector, Weight
+from weft.lowering.algebra import Dot, Exp, Name, Poly, Vector, Weight
 from weft.lowering.expressions import Expressions, companion
 from weft.lowering.graph import Algorithm
+from weft.lowering.members import Bounded
 from weft.lowering.normal import NAME, ONE, Derived, Form, KeySum, NormalStep, Pattern, Rule
 from weft.lowering.slots import Refused
 from weft.lowering.styles import Styles
@@ -18,6 +19,7 @@ from weft.source import Span
 from weft.types import Checked
 
 OBJECTIVE = "(objective)"
+Looks = tuple[tuple[str, ...], tuple[str, ...]]  # slots, and the slots of their squares where scores are dot products
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class NormalForm:
     readout: tuple[NormalStep, ...]
     objective: tuple[str, str, bool] | None  # stream and slot that hold it; whether to sum over the tokens
     shifts: frozenset[tuple[str, str]]  # slots that hold the mean of the data, set once at the start
+    bounded: tuple[Bounded, ...]  # numbers that must stay small for it to equal the spec
+    looks: Mapping[str, Looks]  # open sets whose tokens find themselves by self-attention
+    nulls: Mapping[str, Mapping[str, tuple[str, int]]] = field(
+        default_factory=dict
+    )  # stream -> slots of its null token
 
     def __str__(self) -> str:
         out = []
@@ -68,23 +75,38 @@ class Lowering(Expressions):
     ) -> None:
         checked = algorithm.checked
         super().__init__(checked, dims, params, styles)
-        self.shifted = {}
+        self.shifted, self.bounded = {}, {}
         self.algorithm = algorithm
         self.sums, self.landed, self.heads, self.spans, self.scratch = [], {}, {}, {}, 0
         self.problems: list[Diagnostic] = []
-        for field in checked.fields.values():
-            if field.columns is not None:
-                width = self.size(field.columns)
+        for f in checked.fields.values():
+            if f.columns is not None:
+                width = self.size(f.columns)
                 assert width is not None
             else:
-                width = 1 if field.width is None else self.dimension(field.width)
-            self.widths[field.home][field.name] = width
-        if styles.erase == "attention":  # tokens of fixed sets find themselves by name
+                width = 1 if f.width is None else self.dimension(f.width)
+            self.widths[f.home][f.name] = width
+        self.looks: dict[str, Looks] = {}
+        if styles.erase == "attention":  # tokens of fixed sets find themselves by name, others by what they look like
             for name in checked.sets:
-                self.constant(name, NAME, self.size(name) or 0)
+                if self.size(name):
+                    self.constant(name, NAME, self.size(name) or 0)
+                else:
+                    self.looks[name] = self._looks(name)
         self.logged = frozenset(name for name in _read_as_weights(checked) if _always_softmax(checked, name))
         for name in sorted(self.logged):
             self.widths[checked.fields[name].home][companion(name)] = self.widths[checked.fields[name].home][name]
+
+    def _looks(self, stream: str) -> Looks:
+        """The inputs by which the tokens of an open set are told apart, and with dot products also their squares."""
+        fields = [f for f in self.checked.fields.values() if f.home == stream and f.role == "input" and not f.is_pair]
+        index = f"({stream})"
+        self.index[index] = stream
+        squares = []
+        for f in fields if self.styles.scores == "dot" else ():
+            vector = Vector(f.name, index, self.widths[stream][f.name])
+            squares.append(self.slot_for(stream, ((Dot(vector, vector), 1),)))
+        return tuple(f.name for f in fields), tuple(squares)
 
     def run(self) -> NormalForm:
         spec = self.checked.spec
@@ -102,7 +124,8 @@ class Lowering(Expressions):
             if o.target.indices
         ]
         objective = self._objective(spec)
-        readout = [self.lower(shown + ([objective] if objective else []))] if shown or objective else []
+        # the objective has a step of its own: outputs do not need it to have a value
+        readout = [self.lower(targets) for targets in (shown, [objective] if objective else []) if targets]
         if self.problems:
             raise SpecError(spec.source, self.problems)
         if self.shifted:
@@ -120,6 +143,8 @@ class Lowering(Expressions):
             tuple(readout),
             place,
             frozenset(self.shifted),
+            tuple(self.bounded),
+            self.looks,
         )
 
     def _shifts(self) -> NormalStep:

@@ -36,11 +36,15 @@ NORMALISED = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top", "nor
 
 @dataclass(frozen=True, slots=True)
 class MaskRule:
-    """Eligible where the polynomial is > 0 (`strict`) or >= 0; `other`: where two indices name different tokens."""
+    """Eligible where the polynomial is > 0 (`strict`) or >= 0; `other`: where two indices name different tokens.
+
+    `member`: the polynomial is y[i,j] - 1/2 of a onehot field.
+    """
 
     poly: Frozen = ()
     strict: bool = True
     other: tuple[str, str] | None = None
+    member: bool = False
 
     @property
     def indices(self) -> frozenset[str]:
@@ -49,7 +53,10 @@ class MaskRule:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How one query weighs its keys. `self_key`: None, "last" (when nothing else counts), or a score polynomial."""
+    """How one query weighs its keys. `self_key`: None, "last" (when nothing else counts), or a score polynomial.
+
+    `sharpness`: of a softmax that stands for an argmax; the score is multiplied by it already.
+    """
 
     kind: str
     score: Frozen
@@ -60,6 +67,7 @@ class Rule:
     percent: Fraction | None = None
     gamma: Fraction | None = None
     self_key: Literal["last"] | Frozen | None = None
+    sharpness: Fraction | None = None
 
     @property
     def partial(self) -> bool:
@@ -80,6 +88,8 @@ class Rule:
             return f" {self.count}"
         if self.gamma is not None:
             return f" gamma {show_number(self.gamma)}"
+        if self.sharpness is not None:
+            return f" for argmax, sharpness {show_number(self.sharpness)}"
         if self.kind == "argmax" and self.ties != "first":
             return f" ties {self.ties}" + (f" {show_number(self.epsilon)}" if self.ties == "within" else "")
         return ""
@@ -122,13 +132,21 @@ class DotPart:
 
 @dataclass(frozen=True, slots=True)
 class L2Part:
-    """coefficient * |query form - key form|^2, times a slot of one side if `scale` names one."""
+    """coefficient * |query form - key form|^2, times a slot of one side if `scale` names one.
+
+    `beside` are further rows of the two vectors: (query form, key form, width).
+    """
 
     query: Form
     key: Form
     width: int
     coefficient: Fraction
     scale: tuple[Literal["query", "key"], str] | None = None
+    beside: tuple[tuple[Form, Form, int], ...] = ()
+
+    @property
+    def rows(self) -> tuple[tuple[Form, Form, int], ...]:
+        return ((self.query, self.key, self.width), *self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +156,11 @@ class NormalScore:
 
     def slots(self) -> Iterator[tuple[Literal["query", "key"], str]]:
         """The slots it reads, with the side they are on."""
-        parts: tuple[DotPart | L2Part, ...] = (*self.dots, *self.l2s)
-        for part in parts:
-            yield from (("query", s) for s in part.query)
-            yield from (("key", s) for s in part.key)
+        pairs = [(part.query, part.key) for part in self.dots]
+        pairs += [(query, key) for part in self.l2s for query, key, _ in part.rows]
+        for query, key in pairs:
+            yield from (("query", s) for s in query)
+            yield from (("key", s) for s in key)
         yield from (part.scale for part in self.l2s if part.scale)
 
     def __str__(self) -> str:
@@ -149,7 +168,9 @@ class NormalScore:
         for p in self.l2s:
             factor = {1: "", -1: "-"}.get(p.coefficient, show_number(p.coefficient) + " * ")  # type: ignore[call-overload]
             scaled = f" * {p.scale[0]}.{p.scale[1]}" if p.scale else ""
-            parts.append(f"{factor}|{show_form(p.query)} - {show_form(p.key)}|^2{scaled}")
+            left, right = "; ".join(show_form(q) for q, _, _ in p.rows), "; ".join(show_form(k) for _, k, _ in p.rows)
+            left, right = (f"[{left}]", f"[{right}]") if p.beside else (left, right)
+            parts.append(f"{factor}|{left} - {right}|^2{scaled}")
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
 

@@ -130,7 +130,7 @@ class _Builder:
         size = self.checked.sets[name]
         fixed = self.normal.dims[size] if isinstance(size, str) else size
         derived = tuple(ffn for (stream, _), ffn in self.emitter.ffns.items() if stream == name)
-        return ir.Stream(name, fixed, slots, derived)
+        return ir.Stream(name, fixed, slots, derived, name in self.normal.nulls)
 
     def _input(self, f: FieldType) -> ir.Input:
         declared = next(d for d in (*self.checked.spec.inputs, *self.checked.spec.random) if d.target.name == f.name)
@@ -144,7 +144,10 @@ class _Builder:
             if f.role in ("input", "random"):
                 out.append(ir.Embed("input" if f.role == "input" else "noise", f.home, f.name, f.name))
         for stream, slot in self._constants():
-            if slot.startswith("#"):
+            if slot in self.normal.nulls.get(stream, {}):
+                source, power = self.normal.nulls[stream][slot]
+                out.append(ir.Embed("null", stream, slot, source, power))
+            elif slot.startswith("#"):
                 out.append(ir.Embed("count", stream, slot, slot[1:]))
             else:
                 kinds = {ONE: "one", NAME: "identity", POSITION: "position"}
