@@ -369,7 +369,7 @@ def test_verify_shows_that_a_model_computes_its_spec(weft: Weft) -> None:
     Path("x.csv").write_text("0.5\n2\n")
     code, out, err = weft("verify", "tiny.weft", "--cases", "2")
     assert (code, err) == (0, "")
-    assert out.startswith("tiny: tested")
+    assert out.startswith("tiny: proved")
     assert "your data" not in out
     assert "your data" in weft("verify", "tiny.weft", "--cases", "1", "--data", "x.csv")[1]
 

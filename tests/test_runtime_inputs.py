@@ -92,7 +92,7 @@ MISTAKES: list[tuple[Checkpoint, dict[str, Any], str]] = [
         {"x": [0.0], "a": [0.0, 0.0], "noise": {"g": np.full((1, 1, 2), INF)}},
         "noise g holds a value that is not finite",
     ),
-    (largest("log", 2), {"x": [0.0], "a": [1.0, 0.0]}, r"log of a\[j\]: token 1 of centers.* not positive, in slot f"),
+    (largest("log", 2), {"x": [0.0], "a": [1.0, 0.0]}, r"argmax\[j\] f\(a\[j\]\): token 1 of centers.* not positive"),
     (largest("sqrt", 2), {"x": [0.0], "a": [1.0, -4.0]}, "the root of a negative number"),
     (largest("reciprocal", 2), {"x": [0.0], "a": [0.0, 1.0]}, "token 0 of centers.* a division by zero"),
     (largest("exp", 2), {"x": [0.0], "a": [1.0, 1000.0]}, "an exponential that overflows"),

@@ -159,7 +159,7 @@ def test_conditions_are_checked_before_every_layer() -> None:
         model(x=POINTS, c=CENTERS, layers=3)["centers"].tolist()
         == load(base)(x=POINTS, c=CENTERS, layers=3)["centers"].tolist()
     )
-    with pytest.raises(RunError, match=r"centers must differ pairwise: before layer 0, tokens 0 and 1 of centers"):
+    with pytest.raises(RunError, match=r"centers must differ pairwise: before a step of layer 0, tokens 0 and 1"):
         model(x=POINTS, c=[[0.0], [-0.0]])
     with pytest.raises(RunError, match="problem 1 of the batch"):
         model(x=[POINTS, POINTS], c=[CENTERS, [[3.0], [3.0]]])

@@ -58,13 +58,17 @@ def load(
     dtype: torch.dtype | None = None,
     device: str | torch.device = "cpu",
     trainable: bool = False,
+    backend: str = "auto",
 ) -> Model:
-    """The model in a checkpoint, as an `nn.Module`; frozen unless `trainable`. The dtype is float64 unless given."""
+    """The model in a checkpoint, as an `nn.Module`; frozen unless `trainable`. The dtype is float64 unless given.
+
+    `backend` is `reference` (the matrices as they stand), `linear` (a plan for large inputs) or `auto`.
+    """
     import torch
 
     from weft_runtime import load as load_model
 
-    return load_model(source, dtype=dtype or torch.float64, device=device, trainable=trainable)
+    return load_model(source, dtype=dtype or torch.float64, device=device, trainable=trainable, backend=backend)
 
 
 def verify(

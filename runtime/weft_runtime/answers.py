@@ -16,6 +16,7 @@ from weft_runtime.attention import HeadRun
 from weft_runtime.errors import RunError, shown
 from weft_runtime.hooks import padded
 from weft_runtime.ir import Attend, Input, Output, Program
+from weft_runtime.reference import Reference
 from weft_runtime.results import Fields, Lazy, OneHot, Outputs, Trace
 from weft_runtime.run import Run
 from weft_runtime.state import Problem
@@ -48,11 +49,11 @@ def outputs(run: Run, again: bool) -> Outputs:
     if again:
         for step in sorted({output.again for output in run.program.outputs if output.again is not None}):
             redone[step] = run.again(step)
-    run.readout()
+    run.readout(run.program.outputs)
     found: dict[str, Any] = {}
     for output in run.program.outputs:
         problems = redone[output.again] if again and output.again is not None else run.problems
-        if output.kind == "pattern":  # queries x keys: made only when somebody asks for it
+        if output.kind == "pattern" or run.defers(output, problems):  # n x k: made only when somebody asks for it
             found[output.name] = Lazy(partial(answer, run, output, problems))
         else:
             found[output.name] = answer(run, output, problems)
@@ -68,6 +69,9 @@ def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot
         columns = [p.z[output.stream][:, run.program.stream(output.stream).slot(output.slot).offset] for p in problems]
         found = [(exact_sum(c, 0) if output.kind == "total" else c[0]).to(dtype) for c in columns]
         return _fitting(output, torch.stack(found) if run.batch.batched else found[0], dtype)
+    indices = run.indices(problems, output.stream, output.slot) if output.kind == "onehot" else None
+    if indices is not None:
+        return OneHot(indices, run.program.stream(output.stream).slot(output.slot).width, dtype)
     value = _fitting(output, slot_values(run, problems, output.stream, output.slot), dtype)
     if output.kind == "number":
         return value[..., 0]
@@ -109,14 +113,17 @@ def _spread(part: Tensor, rows: Tensor, places: int) -> Tensor:
 
 def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
     """The weights of a head on the state as it is, times a number of each query."""
-    head, engine = output.head, run.engine
+    head = output.head
     assert head is not None
+    engine, problems = run.literal(problems)
     parts = []
     for problem in problems:
         engine.upkeep.demand(problem, (Attend({}, (head,)),))
         engine.enter(problem, bounded=True)
         assert problem.exact is not None
-        pattern = _drained(HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact).run(True))
+        null = problem.nulls.get(head.keys)
+        head_run = HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, null=null)
+        pattern = _drained(head_run.run(True))[:, : len(problem.z[head.keys])]
         if output.scale is not None:
             pattern = pattern * engine.weights.linear(problem.z[head.query], output.scale)
         parts.append(pattern.to(engine.dtype))
@@ -148,6 +155,8 @@ class Tracer:
         """Listens to a run from here on."""
         self.run = run
         run.engine.tap = self._tap
+        if not isinstance(run.engine, Reference):
+            return
         run.engine.pattern_tap = self._pattern_tap if self.patterns else None
 
     def started(self) -> None:
@@ -178,6 +187,6 @@ class Tracer:
 
 def objective(run: Run) -> Tensor:
     """The objective of the final state."""
-    run.readout()
     assert run.program.objective is not None
+    run.readout((run.program.objective,))
     return cast(Tensor, answer(run, run.program.objective, run.problems))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import inf
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from weft_runtime.sums import weighted_sum
 from weft_runtime.tensors import NUMBER_HEADS
 from weft_runtime.weights import Weights
 
+TWINS = 1 << 12  # keys among which equal ones are looked for before they are compared exactly
 BLOCK = 1 << 20  # scores computed at a time: 8 MB each for scores, radius, masks and weights
 
 
@@ -47,13 +49,17 @@ class Weighed:
 
 @dataclass(slots=True)
 class Result:
-    """What a head adds (q, width), its radius where asked for, what it decided, and the tier of every row."""
+    """What a head adds (q, width), its radius where asked for, what it decided, and the tier of every row.
+
+    `lead`: of a softmax that stands for an argmax, by how much the best score leads at least.
+    """
 
     out: Tensor
     radius: Tensor | None
     choice: Choice
     tiers: Tensor | None
     patterns: list[Tensor] = field(default_factory=list)
+    lead: float | None = None
 
 
 class HeadRun:
@@ -68,13 +74,17 @@ class HeadRun:
         exact: Exact,
         need_radius: bool = False,
         remember: bool = False,
+        null: Tensor | None = None,
     ) -> None:
         self.head, self.weights, self.exact, self.level = head, weights, exact, exact.level
-        self.query, self.keys = z[head.query], z[head.keys]
+        self.query, self.keys = z[head.query], z[head.keys] if null is None else torch.cat([z[head.keys], null])
         self.hard = head.weighting.kind in HARD
         self.need_radius = need_radius and radii is not None
         self.remember = remember  # whether a later sub-layer of the step may ask what was decided
+        self.lead: float | None = None if head.weighting.sharpness is None else inf
         pair = None if radii is None else (radii[head.query], radii[head.keys])
+        if pair is not None and null is not None:  # the embedding alone fills it
+            pair = (pair[0], torch.cat([pair[1], torch.zeros_like(null)]))
         self.pair = pair
         query, keys = (self.query.detach(), self.keys.detach()) if self.hard else (self.query, self.keys)
         wanted = pair if self.hard or self.need_radius else None
@@ -120,6 +130,7 @@ class HeadRun:
             Choice(torch.cat(chosen) if chosen else None, torch.cat(eligible) if eligible else None),
             torch.cat(tiers) if tiers else None,
             patterns,
+            self.lead,
         )
 
     def _values(self) -> tuple[Tensor, Tensor | None]:
@@ -156,6 +167,8 @@ class HeadRun:
             if radius is not None:
                 weighed.number_radius = weigh.number_spread(scores.detach(), radius, eligible, number.detach())
             return weighed, tiers
+        if self.lead is not None and not scores.is_meta:
+            self.lead = min(self.lead, weigh.lead(scores.detach(), eligible, self.head.weighting.ties == "split"))
         soft = weigh.soften(kind, scores, eligible)
         if kind == "exp":
             self._check_exp(scores, soft.numerators, block)
@@ -213,7 +226,8 @@ class HeadRun:
         if scores.is_meta:
             chosen, tier = eligible, torch.zeros(len(scores), dtype=torch.int8, device=scores.device)
         else:
-            chosen, tier = decide(self.head.weighting, scores, radius, eligible, oracle)
+            twins = self.exact.key_twins(self.head, self.level) if len(self.keys) <= TWINS else None
+            chosen, tier = decide(self.head.weighting, scores, radius, eligible, oracle, twins)
         keys = len(self.keys)
         count = chosen.sum(1)
         empty = count == 0

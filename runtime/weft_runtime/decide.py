@@ -24,12 +24,20 @@ Oracle = Callable[[int, int], Fraction]  # exact score of (query row, candidate)
 
 
 def decide(
-    weighting: Weighting, scores: Tensor, radius: Tensor, eligible: Tensor, oracle: Oracle
+    weighting: Weighting,
+    scores: Tensor,
+    radius: Tensor,
+    eligible: Tensor,
+    oracle: Oracle,
+    twins: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The chosen keys (q, k) and the tier of every row (q,). Rows without an eligible key choose none."""
+    """The chosen keys (q, k) and the tier of every row (q,). Rows without an eligible key choose none.
+
+    `twins` (keys,) names for every key one that has the same score whatever the query: ties among such keys are ties.
+    """
     low, high = _interval(scores, radius, eligible)
     if weighting.kind == "argmax":
-        return _Argmax(weighting, low, high, eligible, oracle).run()
+        return _Argmax(weighting, low, high, eligible, oracle, twins).run()
     if weighting.kind == "top":
         return _Top(weighting, low, high, eligible, oracle).run()
     return _Normmax(weighting, scores, radius, low, high, eligible, oracle).run()
@@ -64,8 +72,17 @@ def compare(op: str, scores: Tensor, radius: Tensor, oracle: Oracle) -> tuple[Te
 class _Argmax:
     """The best key; the first of the best, all of them, or the first within a tolerance of the best."""
 
-    def __init__(self, weighting: Weighting, low: Tensor, high: Tensor, eligible: Tensor, oracle: Oracle) -> None:
+    def __init__(
+        self,
+        weighting: Weighting,
+        low: Tensor,
+        high: Tensor,
+        eligible: Tensor,
+        oracle: Oracle,
+        twins: Tensor | None,
+    ) -> None:
         self.weighting, self.low, self.high, self.eligible, self.oracle = weighting, low, high, eligible, oracle
+        self.twins = twins
 
     def run(self) -> tuple[Tensor, Tensor]:
         epsilon = self.weighting.epsilon
@@ -88,11 +105,35 @@ class _Argmax:
         else:
             chosen.scatter_(1, first[:, None], some[:, None])
         tiers = torch.zeros(len(chosen), dtype=torch.int8, device=chosen.device)
-        for row in (some & ~sure[:, 0]).nonzero()[:, 0].tolist():
+        doubt = some & ~sure[:, 0]
+        if not epsilon and bool(doubt.any()):
+            tied = self._tied(leaders, doubt)
+            tiers[tied] = EXACT
+            doubt = doubt & ~tied
+        for row in doubt.nonzero()[:, 0].tolist():
             keys, tiers[row] = self._settle(row, _list(leaders[row]), _list(near[row]))
             chosen[row] = False
             chosen[row, keys] = True
         return chosen, tiers
+
+    def _tied(self, leaders: Tensor, doubt: Tensor) -> Tensor:
+        """Rows whose leaders are all the same key under different names: equal without computing anything.
+
+        Only where scores are rational: the others are reported as undecided, ties or not.
+        """
+        none = torch.zeros_like(doubt)
+        if self.twins is None or leaders.shape[1] != len(self.twins):
+            return none
+        twins, largest = self.twins.to(leaders.device).expand_as(leaders), len(self.twins)
+        tied = torch.where(leaders, twins, largest).amin(1) == torch.where(leaders, twins, -1).amax(1)
+        rows = (tied & doubt).nonzero()[:, 0]
+        if len(rows) == 0:
+            return none
+        try:
+            self.oracle(int(rows[0]), int(_first(leaders[rows[:1]])[0]))
+        except NotRational:
+            return none
+        return tied & doubt
 
     def _settle(self, row: int, leaders: list[int], near: list[int]) -> tuple[list[int], int]:
         split = self.weighting.ties == "split"

@@ -6,14 +6,16 @@ error until something reads it: it is cleared, and the reason kept with the prob
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from weft_runtime import tokenwise
 from weft_runtime.errors import RunError
 from weft_runtime.exact import Exact, ExactWeights, NotRational
-from weft_runtime.ir import FFN, Program, Stream, Sublayer
-from weft_runtime.state import Problem
+from weft_runtime.ir import FFN, Attend, Program, Stream, Sublayer
+from weft_runtime.state import Fault, Problem
 from weft_runtime.tensor_checks import sources
 from weft_runtime.tensors import slots_read
 from weft_runtime.weights import Weights
@@ -99,12 +101,38 @@ class Upkeep:
                 problem.zeros[name, *ffn.writes] = zero
                 return
             except RunError as error:
-                reason = str(error)
-        keep = torch.ones(self.streams[name].width, dtype=torch.float64, device=problem.z[name].device)
+                reason = _fault(error, ffn)
+        self._clear(problem, ffn, reason)
+
+    def _clear(self, problem: Problem, ffn: FFN, fault: Fault) -> None:
+        """Notes that the slots of a feed-forward have no value."""
+        stream = self.streams[ffn.stream]
+        keep = torch.ones(stream.width, dtype=torch.float64, device=problem.z[ffn.stream].device)
         for slot in ffn.writes:
-            keep[self.streams[name].slot(slot).columns] = 0.0
-            problem.faults[name, slot] = reason
-        problem.z[name] = problem.z[name] * keep
+            keep[stream.slot(slot).columns] = 0.0
+            problem.faults[ffn.stream, slot] = fault
+        problem.z[ffn.stream] = problem.z[ffn.stream] * keep
+
+    def excuse(self, error: RunError, problem: Problem, ffn: FFN, later: tuple[Sublayer, ...]) -> None:
+        """Lets a feed-forward of a step fail if it only keeps derived slots that no later sub-layer of it reads."""
+        if not self._keeps(ffn):
+            raise error
+        self._clear(problem, ffn, _fault(error, ffn))
+        self.demand(problem, later)
+
+    def inherits(self, problem: Problem, ffn: FFN) -> bool:
+        """Whether a feed-forward of a step keeps derived slots and reads one without a value: then it has none."""
+        if not problem.faults or not self._keeps(ffn):
+            return False
+        read = sorted(slots_read((ffn,), self.streams, self.weights))
+        reason = next((problem.faults[place] for place in read if place in problem.faults), None)
+        if reason is not None:
+            self._clear(problem, ffn, reason)
+        return reason is not None
+
+    def _keeps(self, ffn: FFN) -> bool:
+        stream = self.streams[ffn.stream]
+        return bool(ffn.writes) and all(stream.slot(slot).role == "derived" for slot in ffn.writes)
 
     def zero_test(self, z: Tensor, exact: Exact, ffn: FFN) -> tokenwise.Zero:
         """Asks exactly whether a norm of these rows divides by zero."""
@@ -119,7 +147,31 @@ class Upkeep:
 
     def demand(self, problem: Problem, sublayers: tuple[Sublayer, ...]) -> None:
         """Refuses to run sub-layers that read a derived slot without a value (the logarithm of zero, say)."""
-        if problem.faults:
-            for place in sorted(slots_read(sublayers, self.streams, self.weights)):
-                if place in problem.faults:
-                    raise RunError(problem.faults[place])
+        faults = dict(problem.faults)
+        for sublayer in sublayers if faults else ():
+            lost: Fault | None = None
+            for part, origin in _apart(sublayer):
+                for place in sorted(slots_read((part,), self.streams, self.weights)):
+                    lost = lost or faults.get(place)
+                    if place in faults and not (isinstance(sublayer, FFN) and self._keeps(sublayer)):
+                        raise RunError(faults[place].told(origin.rstrip(": ")))
+            if isinstance(sublayer, FFN):  # it renews its slots, or hands on that they have no value
+                for slot in sublayer.writes:
+                    faults.pop((sublayer.stream, slot), None)
+                    if lost is not None:
+                        faults[sublayer.stream, slot] = lost
+
+
+def _apart(sublayer: Sublayer) -> Iterator[tuple[Sublayer, str]]:
+    """The parts of a sub-layer, each with the equation it stands for: who reads a slot is told about it."""
+    if isinstance(sublayer, FFN):
+        yield sublayer, sublayer.origin
+        return
+    yield from ((Attend({}, (head,)), head.origin) for head in sublayer.heads)
+    yield Attend(sublayer.carry), ""
+
+
+def _fault(error: RunError, ffn: FFN) -> Fault:
+    """What an error of a feed-forward says, apart from the equation it names."""
+    origin = ffn.origin.rstrip(": ")
+    return Fault(origin, str(error).removeprefix(f"{origin}: "))

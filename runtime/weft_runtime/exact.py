@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from weft_runtime.ir import FFN, HARD, Head, Score, Sublayer
@@ -190,6 +191,12 @@ class Exact:
         if place not in self._scores:
             self._scores[place] = self._score(score, 0, head, query, key)
         return self._scores[place]
+
+    def key_twins(self, head: Head, level: int) -> Tensor | None:
+        """For every key the first one that its score cannot tell apart from it; None when that is not known."""
+        if level or not head.score.parts:
+            return None
+        return torch.tensor(self._first(head.score, head.keys, "key"))
 
     def _first(self, score: Score, stream: str, side: Literal["query", "key"]) -> list[int]:
         place = (id(score), side)

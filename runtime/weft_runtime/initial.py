@@ -2,6 +2,9 @@
 
 All picks work on the distinct rows in lexicographic order with their multiplicities, so the order in which the rows
 are given does not matter (except for `first`).
+
+`spread` takes squared distances relative to the largest one left, each computed at a power of two of its own: no range
+of the data makes one overflow, or all of them vanish.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from weft_runtime.errors import RunError, shown
 from weft_runtime.noise import uniforms
 
 Array = npt.NDArray[np.float64]
+LEAST = 4096  # a power of two below which everything is zero beside 1
+UNREACHED = 2**20  # a power of two that no squared distance has
 
 
 def start(method: str, rows: Array, size: int | None, name: str, source: str, seed: int) -> Array:
@@ -56,29 +61,25 @@ def _spread(values: Array, weights: npt.NDArray[np.int64], u: Array) -> list[int
     """Each next row with probability proportional to its squared distance to the nearest row picked before."""
     counts = weights.astype(np.float64)
     picks = [_pick(counts, float(u[0]))]
-    nearest = np.full(len(values), np.inf)
+    mantissa, power = _squared_distance(values, values[picks[0]])
     for target in u[1:]:
-        nearest = np.minimum(nearest, _squared_distance(values, values[picks[-1]]))
-        mass = counts * nearest
-        if not 0 < mass.sum() < np.inf:  # squares that underflow or overflow: scaling changes no probability
-            mass = counts * _scaled(values, picks)
+        mass = counts * np.ldexp(mantissa, np.maximum(power - power.max(), -LEAST))
         picks.append(_pick(mass, float(target)))
+        other, its_power = _squared_distance(values, values[picks[-1]])
+        farther = (power > its_power) | ((power == its_power) & (mantissa > other))
+        mantissa, power = np.where(farther, other, mantissa), np.where(farther, its_power, power)
     return picks
 
 
-def _squared_distance(values: Array, row: Array) -> Array:
+def _squared_distance(values: Array, row: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Squared distances as mantissa (0, or from 1/2 to 1) and power of two."""
+    with np.errstate(over="ignore"):
+        difference = values - row
+    wide = ~np.isfinite(difference).all(axis=1)  # then halves differ by a finite number
+    difference[wide] = values[wide] / 2 - row / 2
+    scale = np.frexp(np.abs(difference).max(axis=1))[1].astype(np.int64)
     total = np.zeros(len(values))
-    with np.errstate(over="ignore", under="ignore"):
-        for column in range(values.shape[1]):  # left to right, so that every implementation gets the same bits
-            total += (values[:, column] - row[column]) ** 2
-    return total
-
-
-def _scaled(values: Array, picks: list[int]) -> Array:
-    half = values / 2  # the difference of two halves cannot overflow
-    spread = np.abs(half - half[picks[0]]).max()
-    small = half / 2.0 ** np.floor(np.log2(spread)) if spread > 0 else half
-    nearest = np.full(len(values), np.inf)
-    for pick in picks:
-        nearest = np.minimum(nearest, _squared_distance(small, small[pick]))
-    return nearest
+    for column in range(values.shape[1]):  # left to right, so that every implementation gets the same bits
+        total += np.square(np.ldexp(difference[:, column], -scale))
+    mantissa, power = np.frexp(total)
+    return mantissa, np.where(total > 0, power + 2 * (scale + wide), -UNREACHED)

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from weft_runtime import answers
+from weft_runtime.backends import Planner, check_backend, hindrance, is_small
 from weft_runtime.checkpoint import Checkpoint
+from weft_runtime.conditions import short_leads
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.hooks import Named, attribute, blocks
-from weft_runtime.inputs import SETTINGS, Reader
+from weft_runtime.inputs import SETTINGS, Batch, Reader
 from weft_runtime.ir import Program
+from weft_runtime.linear import Linear, Prepared
+from weft_runtime.plan import Plan, Uncovered
 from weft_runtime.results import Fields, Outputs, Report, Trace
 from weft_runtime.run import Run, Sites, is_unrolled
 from weft_runtime.tensor_checks import check_values
+from weft_runtime.weights import Weights
 
 DTYPES = (torch.float32, torch.float64)
+Result = TypeVar("Result")
 Seed = int | Sequence[int] | None
 Arrays = Mapping[str, Any] | None
 
@@ -34,10 +42,11 @@ def load(
     dtype: torch.dtype = torch.float64,
     device: str | torch.device = "cpu",
     trainable: bool = False,
+    backend: str = "auto",
 ) -> Model:
-    """The model of a checkpoint, or of the file at a path."""
+    """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or linear."""
     checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
-    return Model(checkpoint, dtype, device, trainable)
+    return Model(checkpoint, dtype, device, trainable, backend)
 
 
 class Model(nn.Module):
@@ -49,9 +58,11 @@ class Model(nn.Module):
         dtype: torch.dtype = torch.float64,
         device: str | torch.device = "cpu",
         trainable: bool = False,
+        backend: str = "auto",
     ) -> None:
         super().__init__()
         _check_dtype(dtype)
+        self.backend = check_backend(backend)  # may be changed between runs
         program = checkpoint.program
         program.verify({name: np.shape(array) for name, array in checkpoint.tensors.items()})
         check_values(program, checkpoint.tensors)
@@ -60,6 +71,8 @@ class Model(nn.Module):
         self.spec_name, self.spec_text = checkpoint.spec_name, checkpoint.spec_text
         self.dims, self.params = dict(checkpoint.dims), dict(checkpoint.params)
         self.report = Report()  # of the last run
+        self._planner = Planner(program)
+        self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
         self.weights = Named()
         self._paths: dict[str, str] = {}
         for name, array in checkpoint.tensors.items():
@@ -120,33 +133,47 @@ class Model(nn.Module):
         mask          {token set: bool[batch, tokens]} for batches of problems of different sizes
         noise         {random field: array [layers, tokens, columns]} instead of the generator
         """
-        run = self._run(_joined(inputs, named), layers, seed, mask, noise, until_stable, limit)
-        return answers.outputs(run, again=False)
+        settings = {"layers": layers, "seed": seed, "mask": mask, "noise": noise}
+        settings |= {"until_stable": until_stable, "limit": limit}
+        return self._answer(_joined(inputs, named), settings, partial(answers.outputs, again=False))
 
     def final(self, inputs: Arrays = None, /, **options: Any) -> Outputs:
         """Like a call, but outputs made from values that changed later in the layer are made once more at the end."""
-        named, settings = _sorted(inputs, options)
-        return answers.outputs(self._run(named, **settings), again=True)
+        return self._answer(*_sorted(inputs, options), partial(answers.outputs, again=True))
 
     def objective(self, inputs: Arrays = None, /, **options: Any) -> Tensor:
         """The objective of the final state: a number, or one per problem of a batch."""
         if self.program.objective is None:
             raise RunError(f"{shown(self.program.name)} states no objective")
-        named, settings = _sorted(inputs, options)
-        return answers.objective(self._run(named, **settings))
+        return self._answer(*_sorted(inputs, options), answers.objective)
 
     def trace(self, inputs: Arrays = None, /, *, patterns: bool = False, **options: Any) -> Trace:
         """Every slot of every stream after every sub-layer, and on request every attention pattern."""
         named, settings = _sorted(inputs, options)
-        tracer = answers.Tracer(patterns)
-        run = self._run(named, **settings, tracer=tracer)
-        return tracer.trace(answers.outputs(run, again=False))
+        if self.backend == "linear" and patterns:
+            raise RunError("the linear backend makes no attention patterns; load with backend='reference' for them")
+
+        def watch(linear: bool) -> Trace:
+            tracer = answers.Tracer(patterns)
+            run = self._run(named, **settings, tracer=tracer, linear=linear)
+            return tracer.trace(answers.outputs(run, again=False))
+
+        if self.backend == "linear":
+            return self._either(watch)
+        found = watch(False)
+        why = "a trace was asked for" if self.backend == "auto" else ""
+        self.report = replace(self.report, backend="reference", why=why)
+        return found
 
     def start(self, inputs: Arrays = None, /, *, seed: Seed = None, mask: Arrays = None, **named: Any) -> Fields:
         """The stored fields before the first layer, each [tokens, width]."""
-        run = self._begin(_joined(inputs, named), seed, mask, None, 0)
-        run.prelude()
-        return answers.fields(run)
+
+        def begin(linear: bool) -> Fields:
+            run = self._begin(_joined(inputs, named), seed, mask, None, 0, linear)
+            run.prelude()
+            return answers.fields(run)
+
+        return self._either(begin)
 
     def advance(
         self,
@@ -168,12 +195,64 @@ class Model(nn.Module):
         known = answers.field_inputs(self.program)
         drawn = {item.slot for item in self.program.noises}
         stored = {name: value for name, value in fields.items() if name not in drawn}
-        batch = Reader(self.program, known, self.dtype, self.device, may_start=False).read(stored, mask, seed)
         places = {item.name: (item.stream, item.slot) for item in known}
-        run = self._enter(batch, places, noise, layer + 1)
-        run.layer(layer)
-        self._note(run)
-        return answers.fields(run)
+
+        def go(linear: bool) -> Fields:
+            batch = Reader(self.program, known, self.dtype, self.device, may_start=False).read(stored, mask, seed)
+            run = self._enter(batch, places, noise, layer + 1, linear)
+            run.layer(layer)
+            self._note(run)
+            return answers.fields(run)
+
+        return self._either(go)
+
+    def plan(self) -> Plan:
+        """How the linear backend would run the model; a `RunError` says why it would not."""
+        return self._planner.plan(self._tensors())
+
+    # ------------------------------------------------------------------ backends
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: self.tensor(name) for name in self._paths}
+
+    def _answer(self, named: Mapping[str, Any], settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
+        """What `read` makes of a run."""
+        return self._either(lambda linear: read(self._run(named, **settings, linear=linear)))
+
+    def _either(self, go: Callable[[bool], Result]) -> Result:
+        """Runs on the linear backend if that may be, and on the reference if it gives up."""
+        self._why, self._refuses = "", False
+        if self.backend != "reference":
+            try:
+                return go(True)
+            except RunError as error:
+                if self._refuses:
+                    raise
+                why = self._why or str(error)
+        else:
+            why = ""
+        answer = go(False)
+        self.report = replace(self.report, backend="reference", why=why)
+        return answer
+
+    def _linear(self, batch: Batch, linear: bool) -> Prepared | None:
+        """The plan to run with, or None for the reference."""
+        self._refuses = False
+        if not linear:
+            return None
+        tensors = self._tensors()
+        self._why = hindrance((self.prelude, self.blocks, self.readout), tensors, batch)
+        try:
+            if self._why:
+                raise Uncovered(self._why)
+            prepared = self._planner.prepared(tensors)
+        except Uncovered as reason:
+            self._why = str(reason)
+            self._refuses = self.backend == "linear"
+            raise RunError(f"the linear backend cannot run this: {reason}") from None
+        if self.backend == "auto" and is_small(self.program, batch):
+            self._why = "the problem is small"
+            raise Uncovered(self._why)
+        return prepared
 
     # ------------------------------------------------------------------ inside
     def _run(
@@ -186,9 +265,10 @@ class Model(nn.Module):
         until_stable: bool = False,
         limit: int = 300,
         tracer: answers.Tracer | None = None,
+        linear: bool = False,
     ) -> Run:
         many = self._how_many(layers, until_stable, limit)
-        run = self._begin(given, seed, mask, noise, many)
+        run = self._begin(given, seed, mask, noise, many, linear)
         if tracer is not None:
             tracer.watch(run)
         run.prelude()
@@ -218,18 +298,25 @@ class Model(nn.Module):
             raise RunError(f"the weights are unrolled for {fixed} layers; this model cannot run {many}")
         return many
 
-    def _begin(self, given: Mapping[str, Any], seed: Seed, mask: Arrays, noise: Arrays, layers: int) -> Run:
+    def _begin(
+        self, given: Mapping[str, Any], seed: Seed, mask: Arrays, noise: Arrays, layers: int, linear: bool = False
+    ) -> Run:
         batch = Reader(self.program, self.program.inputs, self.dtype, self.device).read(given, mask, seed)
         places = {item.name: (item.stream, item.slot) for item in self.program.inputs}
-        return self._enter(batch, places, noise, layers)
+        return self._enter(batch, places, noise, layers, linear)
 
-    def _enter(self, batch: Any, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int) -> Run:
-        weights = {name: self.tensor(name) for name in self._paths}
+    def _enter(
+        self, batch: Batch, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int, linear: bool = False
+    ) -> Run:
+        prepared = self._linear(batch, linear)
+        weights = Weights(self._tensors(), self._structures)
         sites = Sites(self.prelude, self.blocks, self.readout)
-        return Run.begin(self.program, weights, self.dtype, sites, batch, places, noise or {}, layers)
+        return Run.begin(self.program, weights, self.dtype, sites, batch, places, noise or {}, layers, prepared)
 
     def _note(self, run: Run) -> None:
-        self.report = Report(tuple(run.layers), tuple(run.stable), run.engine.tiers)
+        backend, leads = ("linear", {}) if isinstance(run.engine, Linear) else ("reference", run.engine.leads)
+        warnings = short_leads(self.program, leads)
+        self.report = Report(tuple(run.layers), tuple(run.stable), run.engine.tiers, backend, warnings=warnings)
 
 
 def _joined(inputs: Arrays, named: Mapping[str, Any]) -> dict[str, Any]:

@@ -54,7 +54,14 @@ def check_seed(seed: int) -> int:
 
 def uniforms(seed: int, name: str, layer: int, tokens: int, columns: int) -> tuple[Array, Array]:
     """Two independent uniform fields (tokens, columns)."""
-    i, j = np.meshgrid(np.arange(tokens, dtype=np.uint64), np.arange(columns, dtype=np.uint64), indexing="ij")
+    return _uniforms_at(seed, name, layer, np.arange(tokens), np.arange(columns))
+
+
+def _uniforms_at(
+    seed: int, name: str, layer: int, tokens: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """The same for these tokens and columns alone."""
+    i, j = np.meshgrid(tokens.astype(np.uint64), columns.astype(np.uint64), indexing="ij")
     rest = (np.full_like(i, layer & 0xFFFFFFFF), np.full_like(i, crc32(name.encode())))
     r0, r1, r2, r3 = philox((i, j, *rest), check_seed(seed))
     return _unit_interval(r0, r1), _unit_interval(r2, r3)
@@ -64,7 +71,19 @@ def noise(
     kind: Literal["gumbel", "normal", "uniform"], seed: int, name: str, layer: int, tokens: int, columns: int
 ) -> Array:
     """One layer of a random field (tokens, columns)."""
-    u, other = uniforms(seed, name, layer, tokens, columns)
+    return noise_at(kind, seed, name, layer, np.arange(tokens), np.arange(columns))
+
+
+def noise_at(
+    kind: Literal["gumbel", "normal", "uniform"],
+    seed: int,
+    name: str,
+    layer: int,
+    tokens: npt.NDArray[np.int64],
+    columns: npt.NDArray[np.int64],
+) -> Array:
+    """These tokens and columns of one layer of a random field."""
+    u, other = _uniforms_at(seed, name, layer, tokens, columns)
     if kind == "gumbel":
         return np.asarray(-np.log(-np.log(u)))
     if kind == "normal":

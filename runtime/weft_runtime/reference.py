@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,7 @@ class Reference:
     dtype: torch.dtype
     batched: bool = False
     tiers: dict[str, Tiers] = field(default_factory=dict)
+    leads: dict[tuple[str, str], float] = field(default_factory=dict)  # stream and head at finite temperature
     prefix: str = ""  # of the names told to taps
     tap: Tap | None = None
     pattern_tap: PatternTap | None = None
@@ -54,7 +56,7 @@ class Reference:
 
     def aside(self) -> Reference:
         """The same run for steps whose results are not kept: it reports, but nobody listens."""
-        other = Reference(self.program, self.weights, self.dtype, self.batched, self.tiers)
+        other = Reference(self.program, self.weights, self.dtype, self.batched, self.tiers, self.leads)
         other.upkeep.ready = set(self.upkeep.ready)
         return other
 
@@ -72,7 +74,7 @@ class Reference:
             name = f"{path}.{first + index}"
             self._resid(problems, sites[index], post=False)
             if isinstance(sublayer, FFN):
-                self._feed_forward(sublayer, problems, bool(later), decides(later))
+                self._feed_forward(sublayer, problems, later)
             else:
                 self._attend(sublayer, problems, sites[index], name, bool(later), decides(later))
             if not later:
@@ -115,17 +117,23 @@ class Reference:
         raise RunError(f"{place} does not fit {dtype}{what}; scale the inputs down")
 
     # ------------------------------------------------------------------ sub-layers
-    def _feed_forward(self, ffn: FFN, problems: list[Problem], noted: bool, bounded: bool) -> None:
+    def _feed_forward(self, ffn: FFN, problems: list[Problem], later: tuple[Sublayer, ...]) -> None:
+        bounded = decides(later)
         for problem in problems:
             assert problem.exact is not None
+            if self.upkeep.inherits(problem, ffn):
+                continue
             z = problem.z[ffn.stream]
-            problem.z[ffn.stream], zero = tokenwise.apply(
-                ffn, self.weights, z, self.upkeep.zero_test(z, problem.exact, ffn)
-            )
+            zero_test = self.upkeep.zero_test(z, problem.exact, ffn)
+            try:
+                problem.z[ffn.stream], zero = tokenwise.apply(ffn, self.weights, z, zero_test)
+            except RunError as error:
+                self.upkeep.excuse(error, problem, ffn, later)
+                continue
             if bounded and problem.radii is not None:
                 radius = tokenwise.radius(ffn, self.weights, z.detach(), problem.radii[ffn.stream], zero)
                 problem.radii[ffn.stream] = radius
-            if noted:
+            if later:
                 problem.exact.ran(ffn, {})
 
     def _attend(
@@ -167,9 +175,14 @@ class Reference:
         for problem in problems:
             assert problem.exact is not None
             needed = problem.radii if _decides(head) or bounded else None
-            runs.append(HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded, noted).run(watched))
+            null = problem.nulls.get(head.keys)
+            run = HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded, noted, null)
+            runs.append(run.run(watched))
         results = self._drive(runs, sites, f"{name}.{head.name}")
         for result in results:
+            if result.lead is not None:
+                place = head.query, f"{self.prefix}{name}.{head.name}"
+                self.leads[place] = min(result.lead, self.leads.get(place, inf))
             if result.tiers is not None:
                 self.tiers.setdefault(f"{name}.{head.name}", Tiers()).add(result.tiers)
         if listens(sites.hook_z):

@@ -135,11 +135,18 @@ class Tiers:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did: layers per problem, whether the state stood still, and the tiers of every head that decides."""
+    """What a run did: layers per problem, whether the state stood still, and the tiers of every head that decides.
+
+    `backend` is the one that ran, `why` says why it was not another one (empty when nobody could expect another).
+    `warnings`: conditions of finite temperature that did not hold; the answers are further from the spec then.
+    """
 
     layers: tuple[int, ...] = ()
     stable: tuple[bool, ...] = ()
     heads: Mapping[str, Tiers] = field(default_factory=dict)
+    backend: str = "reference"
+    why: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def total(self) -> Tiers:

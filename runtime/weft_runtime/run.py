@@ -5,7 +5,7 @@ A `Run` owns the residuals of its problems and the backend that advances them; `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -13,12 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from weft_runtime.conditions import demand
 from weft_runtime.errors import RunError, shown, suggestion
+from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse
 from weft_runtime.hooks import Block
 from weft_runtime.inputs import Batch
-from weft_runtime.ir import Input, Program, Step
+from weft_runtime.ir import FFN, Input, Output, Program, Step
+from weft_runtime.linear import Linear, Prepared
 from weft_runtime.noise import noise as draw
+from weft_runtime.noise import noise_at
 from weft_runtime.reference import Reference
+from weft_runtime.residual import Residual
 from weft_runtime.state import Problem
 from weft_runtime.weights import Weights
 
@@ -38,7 +43,7 @@ class Run:
 
     program: Program
     sites: Sites
-    engine: Reference
+    engine: Reference | Linear
     batch: Batch
     problems: list[Problem]
     noise: Mapping[str, Tensor]
@@ -49,25 +54,41 @@ class Run:
     def begin(
         cls,
         program: Program,
-        weights: Mapping[str, Tensor],
+        weights: Weights,
         dtype: torch.dtype,
         sites: Sites,
         batch: Batch,
         places: Mapping[str, tuple[str, str]],
         noise: Mapping[str, Any],
         layers: int,
+        prepared: Prepared | None = None,
     ) -> Run:
-        """The residual right after the embedding; `places` says which slot each array of the batch fills."""
+        """The residual right after the embedding; `places` says which slot each array of the batch fills.
+
+        With a prepared plan the linear backend runs, else the reference.
+        """
         device = next(iter(weights.values())).device
-        engine = Reference(program, Weights(weights), dtype, batch.batched)
+        explicit = explicit_noise(program, noise, batch, layers, device)
+        still = [0] * batch.count, [False] * batch.count
+        if prepared is not None:
+            linear = Linear(program, prepared, weights, dtype, device, batch.batched)
+            linear.upkeep.ready.update(places[name] for name in batch.values[0])
+            held = []
+            for number, values in enumerate(batch.values):
+                sizes = {name: len(layout.rows[number]) for name, layout in batch.layouts.items()}
+                held.append(linear.embed({places[name]: rows for name, rows in values.items()}, sizes, number))
+                values.clear()  # the state holds them now, perhaps in a smaller dtype
+            return cls(program, sites, linear, batch, held, explicit, *still)
+        engine = Reference(program, weights, dtype, batch.batched)
         problems = []
         for number, values in enumerate(batch.values):
             filled = {places[name]: rows for name, rows in values.items()}
-            problems.append(Problem(embed(program, filled, batch, number, device), number))
+            problem = Problem(embed(program, filled, batch, number, device), number)
+            problem.nulls = null_tokens(program, {name: len(z) for name, z in problem.z.items()}, device)
+            problems.append(problem)
         engine.upkeep.ready.update(places[name] for name in batch.values[0])
         engine.upkeep.refresh(problems)
-        explicit = explicit_noise(program, noise, batch, layers, device)
-        return cls(program, sites, engine, batch, problems, explicit, [0] * batch.count, [False] * batch.count)
+        return cls(program, sites, engine, batch, problems, explicit, *still)
 
     # ------------------------------------------------------------------ phases
     def prelude(self) -> None:
@@ -82,26 +103,16 @@ class Run:
             return False
         before = [dict(problem.z) for problem in active]
         self.refill(index, active)
-        self._demand(index, active)
-        for problem in active:
-            self._check_conditions(problem, index)
         self.engine.prefix = f"layers.{index}."
         for step, blocks, first in self.steps(index):
+            for problem in active:
+                demand(self.program, problem, index, self.batch.batched)
             self.engine.step(step, active, blocks, "blocks", first)
         self.engine.prefix = ""
         for problem, old in zip(active, before, strict=True):
             self.layers[problem.number] += 1
             self.stable[problem.number] = until_stable and self._unchanged(old, problem.z)
         return True
-
-    def _check_conditions(self, problem: Problem, index: int) -> None:
-        """Refuses data for which this program is not known to equal its spec."""
-        for condition in self.program.conditions:
-            stream = self.program.stream(condition.stream)
-            columns = [c for name in condition.slots for c in range(*stream.slot(name).columns.indices(stream.width))]
-            looks = problem.z[condition.stream].detach()[:, columns]
-            if not looks.is_meta and len(torch.unique(looks, dim=0)) < len(looks):
-                raise RunError(f"this model needs that {condition.text}; before layer {index + 1} two tokens are equal")
 
     def steps(self, index: int) -> Iterator[tuple[Step, list[Block], int]]:
         """The steps of one layer with their hook sites; unrolled weights have their own for each layer."""
@@ -122,10 +133,13 @@ class Run:
         self.engine.aside().step(chosen, problems, blocks, "again", first)
         return problems
 
-    def readout(self) -> None:
-        """The steps after the last layer."""
+    def readout(self, asked: Iterable[Output]) -> None:
+        """The steps after the last layer that answer what is asked; others need not have a value."""
+        wanted = {(output.stream, output.slot) for output in asked}
         for step, blocks, first in placed(self.program.readout, self.sites.readout):
-            self.engine.step(step, self.problems, blocks, "readout", first)
+            made = set(writes(step))
+            if wanted & made or not made:
+                self.engine.step(step, self.problems, blocks, "readout", first)
 
     # ------------------------------------------------------------------ details
     def refill(self, index: int, problems: list[Problem]) -> None:
@@ -134,12 +148,15 @@ class Run:
             for problem in problems:
                 self._fill(item, index, problem)
             self.engine.upkeep.ready.add((item.stream, item.slot))
-        if self.program.noises:
+        if self.program.noises and isinstance(self.engine, Reference):
             self.engine.upkeep.refresh(problems)
 
     def _fill(self, item: Input, index: int, problem: Problem) -> None:
         slot = self.program.stream(item.stream).slot(item.slot)
         z = problem.z[item.stream]
+        if isinstance(self.engine, Linear):
+            self.engine.fill(problem, item.stream, item.slot, self._drawn(item, index, problem))
+            return
         if item.name in self.noise:
             rows = self.noise[item.name][problem.number, index]
             rows = rows[self.batch.layouts[item.stream].rows[problem.number]]
@@ -152,41 +169,97 @@ class Run:
         rows = rows.to(self.engine.dtype).to(torch.float64)
         problem.z[item.stream] = torch.cat([z[:, : slot.offset], rows, z[:, slot.offset + slot.width :]], 1)
 
-    def _demand(self, index: int, problems: list[Problem]) -> None:
-        """Refuses a state in which the program is not what its spec says."""
-        for condition in self.program.conditions:
-            stream = self.program.stream(condition.stream)
-            for problem in problems:
-                rows = torch.cat([problem.z[stream.name][:, stream.slot(slot).columns] for slot in condition.slots], 1)
-                pair = None if rows.is_meta else _same_rows(rows.detach())
-                if pair is not None:
-                    where = f", problem {problem.number} of the batch" if self.batch.batched else ""
-                    what = f"tokens {pair[0]} and {pair[1]} of {stream.name} (counted from 0{where}) are equal"
-                    raise RunError(f"{condition.text}: before layer {index}, {what}")
+    def _drawn(self, item: Input, index: int, problem: Problem) -> Held:
+        """A random field that is drawn where it is read."""
+        if item.name in self.noise:
+            rows = self.noise[item.name][problem.number, index]
+            return Dense(rows[self.batch.layouts[item.stream].rows[problem.number]])
+        kind = cast(Literal["gumbel", "normal", "uniform"], item.kind)
+        seed, tokens = self.batch.seeds[problem.number], len(problem.z[item.stream])
+        width = self.program.stream(item.stream).slot(item.slot).width
+        device = cast(Residual, problem.z[item.stream]).device
+        order, columns = np.arange(tokens), np.arange(width)
+
+        def make(rows: Rows) -> Tensor:
+            picked = order[rows] if isinstance(rows, slice) else rows.cpu().numpy()
+            return torch.as_tensor(noise_at(kind, seed, item.name, index, picked, columns), device=device)
+
+        def make_column(column: int) -> Tensor:
+            made = noise_at(kind, seed, item.name, index, order, columns[column : column + 1])
+            return torch.as_tensor(made[:, 0], device=device)
+
+        return Deferred(tokens, width, make, device, make_column)
+
+    # ------------------------------------------------------------------ what answers ask
+    def literal(self, problems: list[Problem]) -> tuple[Reference, list[Problem]]:
+        """The reference backend and dense residuals, for what only they can answer."""
+        if isinstance(self.engine, Reference):
+            return self.engine, problems
+        engine = Reference(self.program, self.engine.weights, self.engine.dtype, self.engine.batched, self.engine.tiers)
+        engine.upkeep.ready = set(self.engine.upkeep.ready)
+        dense = []
+        for problem in problems:
+            z = {}
+            for name, residual in problem.z.items():
+                z[name] = cast(Residual, residual).dense()
+            dense.append(Problem(z, problem.number))
+        engine.upkeep.refresh(dense)
+        return engine, dense
+
+    def held(self, problem: Problem, stream: str, slot: str) -> Held:
+        """A slot as the backend holds it."""
+        z = problem.z[stream]
+        return z.slot(slot) if isinstance(z, Residual) else Dense(z[:, self.program.stream(stream).slot(slot).columns])
+
+    def defers(self, output: Output, problems: list[Problem]) -> bool:
+        """Whether an output is a pair field that is made only where it is read."""
+        if output.kind != "pair" or not isinstance(self.engine, Linear):
+            return False
+        return isinstance(self.held(problems[0], output.stream, output.slot), Deferred | Sparse)
+
+    def indices(self, problems: list[Problem], stream: str, slot: str) -> Tensor | None:
+        """The index of every row of a one-hot slot, -1 for padding; None where it is held as an array."""
+        parts = []
+        for problem in problems:
+            held = self.held(problem, stream, slot)
+            if not isinstance(held, Sparse) or not held.one_hot:
+                return None
+            parts.append(held.index.to(torch.int64))
+        if not self.batch.batched:
+            return parts[0]
+        layout = self.batch.layouts[stream]
+        out = torch.full((len(parts), layout.places), -1, dtype=torch.int64, device=parts[0].device)
+        for number, (part, rows) in enumerate(zip(parts, layout.rows, strict=True)):
+            out[number, rows] = part
+        return out
 
     def _unchanged(self, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> bool:
         """Whether a layer left every field it writes as it was."""
         for step in self.program.layer:
             for name, slot in step.writes:
+                if isinstance(self.engine, Linear):
+                    if not self.engine.unchanged(old, new, name, slot):
+                        return False
+                    continue
                 columns = self.program.stream(name).slot(slot).columns
                 if not torch.equal(old[name][:, columns], new[name][:, columns]):
                     return False
         return True
 
 
-def _same_rows(rows: Tensor) -> tuple[int, int] | None:
-    """The first two rows that are equal."""
-    _, group, counts = torch.unique(rows + 0.0, dim=0, return_inverse=True, return_counts=True)  # -0.0 is 0.0
-    repeated = (counts[group] > 1).nonzero()[:, 0].tolist()
-    if not repeated:
-        return None
-    first = repeated[0]
-    return first, next(row for row in repeated[1:] if group[row] == group[first])
-
-
 def is_unrolled(program: Program) -> bool:
     """Whether every layer has weights of its own."""
     return program.options.get("weights") == "unrolled"
+
+
+def writes(step: Step) -> Iterator[tuple[str, str]]:
+    """Every (stream, slot) that the sub-layers of a step set or clear."""
+    for sublayer in step.sublayers:
+        if isinstance(sublayer, FFN):
+            yield from ((sublayer.stream, slot) for slot in sublayer.writes)
+        else:
+            yield from sublayer.writes
+            yield from ((head.query, slot) for head in sublayer.heads for slot in head.writes)
 
 
 def placed(steps: Sequence[Step], sites: nn.ModuleList) -> Iterator[tuple[Step, list[Block], int]]:
@@ -226,6 +299,22 @@ def embed(
     return state
 
 
+def null_tokens(program: Program, sizes: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
+    """The null tokens of the streams that have one: a row that is 0 but where the embedding says so."""
+    rows = {s.name: torch.zeros(1, s.width, dtype=torch.float64, device=device) for s in program.streams if s.null}
+    for embed in program.embedding:
+        if embed.kind == "null":
+            value = float(sizes[embed.source]) ** embed.power if embed.power else 1.0
+            rows[embed.stream][:, program.stream(embed.stream).slot(embed.slot).columns] = value
+    return rows
+
+
+def _without_columns(tensor: Tensor, tokens: int, batch: Batch) -> list[tuple[int, ...]]:
+    """Shapes of noise for a number per token: [layers, tokens], perhaps with an axis in front for a batch."""
+    layers = tensor.shape[-2] if tensor.dim() > 1 else 0
+    return [(layers, tokens), (batch.count, layers, tokens)] if batch.batched else [(layers, tokens)]
+
+
 def explicit_noise(
     program: Program, noise: Mapping[str, Any], batch: Batch, layers: int, device: torch.device
 ) -> dict[str, Tensor]:
@@ -242,6 +331,8 @@ def explicit_noise(
         except (TypeError, ValueError):
             raise RunError(f"noise {shown(name)} is not an array of numbers") from None
         tensor = array.to(device=device, dtype=torch.float64)
+        numbers = width == 1 and tuple(tensor.shape) in _without_columns(tensor, tokens, batch)
+        tensor = tensor[..., None] if numbers else tensor
         tensor = tensor[None].expand(batch.count, *tensor.shape) if tensor.dim() == 3 else tensor
         fits = tensor.dim() == 4 and len(tensor) == batch.count and tuple(tensor.shape[2:]) == (tokens, width)
         if not fits or tensor.shape[1] < layers:

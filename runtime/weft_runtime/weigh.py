@@ -99,3 +99,15 @@ def number_spread(scores: Tensor, radius: Tensor, eligible: Tensor, number: Tens
     worst = torch.where(eligible, radius, 0.0).amax(1)
     own = torch.where(eligible, (scores - _peak(scores, eligible)).abs(), 0.0).amax(1).clamp_max(800.0)
     return widen(worst + 8 * U * (number.abs() + _peak(scores, eligible)[:, 0].abs() + own + 1))
+
+
+TIED = 1e-6  # sharpened scores this close have weights that agree to as much
+
+
+def lead(scores: Tensor, eligible: Tensor, split: bool) -> float:
+    """By how much the best eligible score leads, in the worst row; with `split`, over the first that is not tied."""
+    best = scores.masked_fill(~eligible, -torch.inf).amax(1, keepdim=True)
+    behind = (best - scores).masked_fill(~eligible, torch.inf)
+    if split:
+        return float(behind.masked_fill(behind <= TIED, torch.inf).min())
+    return float(behind.topk(2, 1, largest=False).values[:, 1].min()) if scores.shape[1] > 1 else torch.inf

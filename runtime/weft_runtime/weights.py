@@ -1,8 +1,8 @@
 """The tensors of a program during one run: dense matrices applied to residuals, and the rounding that costs.
 
 Most rows of a compiled matrix select one column, perhaps times a number. Such rows are a copy or one product; all
-others are exact sums of rounded products. The structure is read from the numbers at the start of a run, so edited,
-trained or rotated weights need no special care.
+others are exact sums of rounded products. The structure is read from the numbers and kept as long as they stay the
+same, so edited, trained or rotated weights need no special care.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class _Plan:
     terms: Tensor  # (rows,)
     exact: bool  # every row copies one column, up to a power of two
     inexact: Tensor  # rows where that does not hold
+    span: slice | None  # the columns, where the rows copy columns that stand side by side
 
 
 def _plan(matrix: Tensor) -> _Plan:
@@ -39,14 +40,27 @@ def _plan(matrix: Tensor) -> _Plan:
     power = (torch.frexp(coefficient).mantissa.abs() == 0.5) & (coefficient.abs() > 2.0**-200)
     inexact = (terms > 1) | ((terms == 1) & ~power)
     several = (terms > 1).nonzero()[:, 0]
-    return _Plan(matrix, column, coefficient, several, matrix.abs().T, terms, not bool(inexact.any()), inexact)
+    exact = not bool(inexact.any())
+    return _Plan(
+        matrix, column, coefficient, several, matrix.abs().T, terms, exact, inexact, _span(column, coefficient)
+    )
+
+
+def _span(column: Tensor, coefficient: Tensor) -> slice | None:
+    """The columns that a matrix copies side by side, in order."""
+    if column.is_meta or not len(column) or not bool((coefficient == 1).all()):
+        return None
+    first = int(column[0])
+    side_by_side = bool((column == torch.arange(first, first + len(column), device=column.device)).all())
+    return slice(first, first + len(column)) if side_by_side else None
 
 
 class Weights(Mapping[str, Tensor]):
     """Tensors by name."""
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], known: dict[str, _Plan] | None = None) -> None:
         self._tensors = tensors
+        self._known = {} if known is None else known  # structure read in earlier runs; a changed tensor is read anew
         self._plans: dict[str, _Plan] = {}
 
     def __getitem__(self, name: str) -> Tensor:
@@ -64,7 +78,10 @@ class Weights(Mapping[str, Tensor]):
 
     def _planned(self, name: str) -> _Plan:
         if name not in self._plans:
-            self._plans[name] = _plan(self._matrix(name).detach())
+            matrix, known = self._matrix(name).detach(), self._known.get(name)
+            if known is None or known.matrix.device != matrix.device or not torch.equal(known.matrix, matrix):
+                known = self._known[name] = _plan(matrix.clone())
+            self._plans[name] = known
         return self._plans[name]
 
     def linear(self, z: Tensor, name: str) -> Tensor:
@@ -73,10 +90,16 @@ class Weights(Mapping[str, Tensor]):
         if matrix.is_meta or matrix.requires_grad:
             return weighted_sum(z, matrix.T)
         plan = self._planned(name)
+        if plan.span is not None:
+            return z[:, plan.span]  # a slice: no number is touched
         out = z[:, plan.column] * plan.coefficient
         if len(plan.several) == 0:
             return out
         return out.index_copy(1, plan.several, weighted_sum(z, plan.matrix[plan.several].T))
+
+    def copies(self, name: str) -> bool:
+        """Whether every row of a matrix copies one column, up to a power of two: no rounding."""
+        return self._planned(name).exact
 
     def radius(self, z: Tensor, error: Tensor, name: str) -> Tensor:
         """Radius of `linear(z, name)` when z is known to +-error."""

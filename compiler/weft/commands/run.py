@@ -13,6 +13,7 @@ from weft.commands.folder import refuse_existing, whole_folder
 from weft.commands.options import (
     Settings,
     UsageError,
+    add_backend,
     add_data,
     add_definitions,
     add_json,
@@ -40,7 +41,7 @@ EXAMPLE = """example:
 Dimensions that the data determine need not be given. One file per output appears in the folder, named as the spec
 names it; a one-hot output is a column of indices counted from 0. Without --layers the spec's `repeat` counts, else it
 runs until nothing changes. Outputs over two open sets are written only when asked for (--outputs).
---json prints {ok, name, dims, params, layers, stable, objective, settled, folder,
+--json prints {ok, name, dims, params, layers, stable, settled, backend, because, warnings, objective, folder,
 outputs: [{name, file, rows, columns, meaning}]}."""
 LIMIT = 300  # layers that --until-stable runs at most
 
@@ -59,6 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=("float32", "float64"), default="float64", help="precision (default float64)"
     )
     parser.add_argument("--device", default="cpu", help="where to run, as torch names it (default cpu)")
+    add_backend(parser)
     add_styles(parser)
     parser.add_argument("-o", dest="output", metavar="FOLDER", help="folder to write (default NAME-out)")
     parser.add_argument("--force", action="store_true", help="replace an existing folder of results")
@@ -136,7 +138,7 @@ def _compute(
 
         dtype = next(d for d in DTYPES if str(d) == f"torch.{options.dtype}")
         try:
-            model = load(checkpoint, dtype=dtype, device=options.device)
+            model = load(checkpoint, dtype=dtype, device=options.device, backend=options.backend)
         except (RuntimeError, AssertionError) as error:  # torch on devices it does not know or have
             reason = str(error).splitlines()[0]
             raise UsageError(f"--device {printable(options.device)} cannot be used: {printable(reason)}") from None
@@ -163,6 +165,9 @@ def _course(report: Report, depth: Mapping[str, Any]) -> dict[str, Any]:
         "layers": report.layers[0],
         "stable": report.stable[0] if "until_stable" in depth else None,
         "settled": {"float64": tiers.bound, "exact": tiers.exact, "undecided": tiers.undecided},
+        "backend": report.backend,
+        "because": report.why,
+        "warnings": list(report.warnings),
     }
 
 
@@ -181,12 +186,15 @@ def describe(summary: Mapping[str, Any], feeds: Feeds) -> str:
         f"  data       {fed}",
         f"  layers     {summary['layers']}{ending}",
     ]
+    because = f" ({summary['because']})" if summary["because"] else ""
+    lines.append(f"  backend    {summary['backend']}{because}")
     if summary["objective"] is not None:
         lines.append(f"  objective  {summary['objective']:.17g}")
     if any(summary["settled"].values()):
         settled = summary["settled"]
         rest = f", {settled['undecided']} undecided" if settled["undecided"] else ""
         lines.append(f"  decisions  {settled['float64']} rows in float64, {settled['exact']} exactly{rest}")
+    lines += [f"  warning    {warning}" for warning in summary["warnings"]]
     widest = max((len(output["file"]) for output in summary["outputs"]), default=0)
     lines += [f"  {summary['folder']}/"]
     lines += [f"    {output['file']:<{widest}}  {_line(output)}" for output in summary["outputs"]]

@@ -7,7 +7,16 @@ import json
 from typing import Any
 
 from weft.commands.feeds import gather, require_inputs
-from weft.commands.options import Settings, add_data, add_definitions, add_json, natural, positive, settings
+from weft.commands.options import (
+    Settings,
+    add_backend,
+    add_data,
+    add_definitions,
+    add_json,
+    natural,
+    positive,
+    settings,
+)
 from weft.commands.progress import progress
 from weft.commands.target import Target, open_target, refuse_changes
 
@@ -26,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the random cases (default 0)")
     parser.add_argument("--cases", type=positive, metavar="N", help="how many random cases to compare on")
+    add_backend(parser)
     add_json(parser)
 
 
@@ -46,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
             params=chosen.params,
             data=feeds.arrays or None,
             seed=options.seed,
+            backend=options.backend,
             progress=lambda text: line.say(f"verifying {target.name}: {text}"),
             **cases,
         )

@@ -1,0 +1,205 @@
+"""One head about to run under a plan: what it reads, what it may ask, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from weft_runtime.exact import Choice, Exact
+from weft_runtime.held import Held, Rows, Sparse, Uniform, sparse
+from weft_runtime.ir import Head, Score
+from weft_runtime.lens import HeadLens
+from weft_runtime.plan import HeadPlan, Uncovered
+from weft_runtime.residual import Residual
+from weft_runtime.scores import Scorer
+
+
+@dataclass(slots=True)
+class Call:
+    """A head, the residuals it reads at the start of a sub-layer, and exact arithmetic on the start of the step."""
+
+    plan: HeadPlan
+    lens: HeadLens
+    query: Residual
+    keys: Residual
+    exact: Exact
+    tensors: Mapping[str, Tensor]
+    cache: dict[Any, Any]  # of the run: what is static is made once
+
+    @property
+    def rows(self) -> Rows:
+        """The queries that run: all of them, or one for all."""
+        return slice(0, 1) if self.plan.once else slice(0, len(self.query))
+
+    @property
+    def queries(self) -> int:
+        return 1 if self.plan.once else len(self.query)
+
+    @property
+    def device(self) -> torch.device:
+        return self.keys.device
+
+    def sources(self, side: str) -> tuple[Held, ...]:
+        """The slots that scores read on one side, as they are held now."""
+        residual, lens = (self.query, self.lens.query) if side == "query" else (self.keys, self.lens.keys)
+        return tuple(residual.slot(name) for name in lens.slots(residual.stream))
+
+    def uncertain(self, side: str) -> bool:
+        """Whether a side reads derived slots, which are rounded."""
+        residual, lens = (self.query, self.lens.query) if side == "query" else (self.keys, self.lens.keys)
+        return any(residual.stream.slot(name).role == "derived" for name in lens.slots(residual.stream))
+
+    def static(self, key: tuple[object, ...], sources: tuple[Held, ...], make: Callable[[], Any]) -> Any:
+        """Something made from these slots: made once as long as they are the same."""
+        known = self.cache.get(key)
+        if (
+            known is None
+            or len(known[0]) != len(sources)
+            or any(a is not b for a, b in zip(known[0], sources, strict=True))
+        ):
+            known = (sources, make())
+            self.cache[key] = known
+        return known[1]
+
+
+@dataclass(slots=True)
+class Given:
+    """What a head adds: rows (queries, writes), or a slot that is held otherwise; what it decided, and the tiers."""
+
+    out: Tensor | None = None
+    held: Held | None = None
+    choice: Choice = field(default_factory=lambda: Choice(None, None))
+    tiers: Tensor | None = None
+
+
+class Asked:
+    """Exact arithmetic for a head that runs on some queries and some keys only, under other names."""
+
+    level = 0
+
+    def __init__(self, exact: Exact, head: Head, narrow: Head, queries: Tensor | None, keys: Tensor | None) -> None:
+        self._exact, self._head, self._queries, self._keys = exact, head, queries, keys
+        scores = [head.score, *(mask.score for mask in head.masks)]
+        narrowed = [narrow.score, *(mask.score for mask in narrow.masks)]
+        self._named = {id(short): score for short, score in zip(narrowed, scores, strict=False)}
+        self._count = exact.size[head.keys]
+
+    def _query(self, row: int) -> int:
+        return row if self._queries is None else int(self._queries[row])
+
+    def _key(self, key: int) -> int:
+        if self._keys is None:
+            return key
+        return int(self._keys[key]) if key < len(self._keys) else self._count
+
+    def score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:
+        """One score of the original head."""
+        return self._exact.score(self._named[id(score)], 0, self._head, self._query(query), self._key(key))
+
+    def candidate(self, head: Head, level: int, query: int, key: int) -> Fraction:
+        """The score of a key, or of the competing self key."""
+        return self._exact.candidate(self._head, 0, self._query(query), self._key(key))
+
+    def key_twins(self, head: Head, level: int) -> Tensor | None:
+        """Keys that the score cannot tell apart have equal numbers."""
+        twins = self._exact.key_twins(self._head, 0)
+        return twins if twins is None or self._keys is None else twins[self._keys.cpu()]
+
+
+@dataclass(slots=True)
+class Classes:
+    """Keys that a stored index sorts into classes: every class looks the same to masks (and, where asked, scores)."""
+
+    index: Sparse | None  # None: one class for all keys
+    eligible: Tensor  # (queries, classes)
+    scores: Tensor | None  # (queries, classes)
+
+    def of_keys(self) -> Tensor | None:
+        """The class of every entry of the index; the last class are the keys without one."""
+        if self.index is None:
+            return None
+        return torch.where(self.index.index < 0, self.index.width, self.index.index).to(torch.int64)
+
+
+def classes(call: Call, scored: bool) -> Classes:
+    """What masks and scores say about a representative of every class of keys, decided exactly."""
+    from weft_runtime.decide import compare
+
+    lens, name = call.lens, call.plan.index
+    held = sparse(call.keys.slot(name)) if name else None
+    pieces = []
+    stream = call.keys.stream
+    many = 1 if held is None else held.width + 1
+    for column in lens.keys.columns:
+        slot = next(s for s in stream.slots if s.offset <= column < s.offset + s.width)
+        if held is not None and slot.name == name:
+            mark = torch.zeros(many, dtype=torch.float64, device=call.device)
+            mark[column - slot.offset] = 1.0
+            pieces.append(mark)
+            continue
+        constant = call.keys.slot(slot.name)
+        if isinstance(constant, Uniform):
+            pieces.append(constant.row[0, column - slot.offset].expand(many))
+        elif not scored:
+            pieces.append(torch.zeros(many, dtype=torch.float64, device=call.device))  # only scores read it
+        else:
+            raise Uncovered(f"slot {slot.name} of {stream.name} is not the same for all tokens")
+    z = torch.stack(pieces, 1) if pieces else torch.zeros(many, 0, dtype=torch.float64, device=call.device)
+    query = lens.query.read(call.query, call.rows)
+    radii = torch.zeros_like(query), torch.zeros_like(z)
+    eligible = torch.ones(len(query), many, dtype=torch.bool, device=call.device)
+
+    def oracle(row: int, key: int) -> Fraction:
+        raise Uncovered(f"the masks of head {call.plan.head.name} are not exact in float64")
+
+    for mask in lens.head.masks:
+        values, radius = Scorer(mask.score, lens.weights, query, z, radii, ordered=False).bounded_values(
+            slice(0, len(query))
+        )
+        eligible &= compare(mask.op, values, radius, oracle)[0]
+    if not scored:
+        return Classes(held, eligible, None)
+    scores = Scorer(lens.head.score, lens.weights, query, z).values(slice(0, len(query)))
+    return Classes(held, eligible, scores)
+
+
+class ClassRows:
+    """The eligible keys of every query as rows of booleans, made when asked for."""
+
+    def __init__(self, found: Classes, keys: int) -> None:
+        self._found, self._keys = found, keys
+
+    def __getitem__(self, query: int) -> Tensor:
+        found = self._found
+        row = found.eligible[min(query, len(found.eligible) - 1)]
+        classes_of_keys = found.of_keys()
+        if classes_of_keys is None or found.index is None:
+            return row[:1].expand(self._keys)
+        if found.index.place is None:
+            return row[classes_of_keys]
+        out = row[-1:].repeat(self._keys)
+        out[found.index.place] = row[classes_of_keys]
+        return out
+
+
+class ListedRows:
+    """Chosen or eligible keys of every query, held as lists of keys."""
+
+    def __init__(self, keys: list[Tensor], many: int) -> None:
+        self._keys, self._many = keys, many
+
+    def __getitem__(self, query: int) -> Tensor:
+        listed = self._keys[min(query, len(self._keys) - 1)]
+        out = torch.zeros(self._many, dtype=torch.bool, device=listed.device)
+        out[listed] = True
+        return out
+
+
+def without_masks(head: Head) -> Head:
+    """The head on keys that are eligible already."""
+    return replace(head, masks=())

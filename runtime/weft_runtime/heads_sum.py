@@ -1,0 +1,358 @@
+"""Heads that add up, under a plan: exact sums over segments, and soft weights in tiles.
+
+Scores of a soft head are matrix products (`squares` for distances). A tile of scores gives its maximum, mass and
+weighted sum; tiles are merged in order, rescaled to the larger maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from weft_runtime.calls import Call, Classes, ClassRows, Given, classes
+from weft_runtime.exact import Choice
+from weft_runtime.held import Dense, Rows, Uniform, blocks, count_of
+from weft_runtime.ir import Part
+from weft_runtime.plan import Uncovered
+from weft_runtime.segment import SegmentSum
+from weft_runtime.squares import Squares
+from weft_runtime.tensors import NUMBER_HEADS
+from weft_runtime.workers import each
+
+Features: TypeAlias = list[tuple[Tensor, ...]]
+TILE = 1 << 18  # scores of a tile: 2 MB
+KEYS = 1 << 12  # of a tile
+
+
+# ---------------------------------------------------------------------- segments
+def segment_head(call: Call) -> Given:
+    """Sums of the keys that count for each query, exactly; divided by the exact mass for `normalize`."""
+    found = classes(call, scored=True)
+    assert found.scores is not None
+    weights = torch.where(found.eligible, found.scores, 0.0)
+    label, number = _segments(weights)
+    labels, numbers = _labelled(call, found, label, number)
+    place = None if found.index is None else found.index.place
+    writes = len(call.lens.writes)
+    sums, counts = _sums(call, labels, numbers, place)
+    choice = Choice(None, cast(Any, ClassRows(found, len(call.keys))))
+    tiers = torch.zeros(call.queries, dtype=torch.int8, device=call.device) if call.plan.head.masks else None
+    if call.plan.head.weighting.kind == "sum":
+        return Given(sums, choice=choice, tiers=tiers)
+    mass = counts.to(torch.float64) if numbers is None and counts is not None else _mass(call, labels, numbers)
+    empty = mass == 0
+    out = sums / torch.where(empty, 1.0, mass)[:, None]
+    if bool(empty.any()):
+        own = call.lens.head.self_key
+        if own is None:
+            raise Uncovered("the total weight of a query is zero and the equation has no `else`")
+        z = call.lens.query.read(call.query, call.rows)
+        fallback = call.lens.weights.linear(z, own.value) if own.value else torch.zeros_like(out)
+        out = torch.where(empty[:, None], fallback, out)
+    assert out.shape[1] == writes
+    return Given(out, choice=choice, tiers=tiers)
+
+
+def _segments(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """For every class of keys the one query it counts for (-1: none) and its weight."""
+    filled = weights != 0
+    if bool((filled.sum(0) > 1).any()):
+        raise Uncovered("a key counts for several queries")
+    label = torch.where(filled.any(0), filled.to(torch.int8).argmax(0), -1)
+    return label, weights.sum(0)
+
+
+def _labelled(call: Call, found: Classes, label: Tensor, number: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The query of every entry and its weight (None: all 1)."""
+    if found.index is None:
+        labels = label.expand(len(call.keys))
+        weight = number[0]
+        return labels, None if bool(weight == 1) or bool(label[0] < 0) else weight.expand(len(call.keys))
+    held = found.index
+    if held.place is not None or held.values is not None:
+        if bool(label[-1] >= 0):
+            raise Uncovered("keys without an index have a weight")
+        if not bool(((number == 1) | (number == 0)).all()):
+            raise Uncovered("weights of keys are scaled by their query")
+    same = bool(label[-1] < 0) and torch.equal(label[:-1], torch.arange(held.width, device=label.device))
+    labels = held.index if same else label.to(torch.int32)[cast(Tensor, found.of_keys())]
+    if held.values is not None:
+        return labels, held.values
+    used = number[label >= 0]
+    return labels, None if bool((used == 1).all()) else number[cast(Tensor, found.of_keys())]
+
+
+def _sums(call: Call, labels: Tensor, numbers: Tensor | None, place: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The sums (queries, writes), and how many entries each has."""
+    lens, many = call.lens, call.queries
+    if not lens.writes or not lens.head.value:
+        return torch.zeros(many, len(lens.writes), dtype=torch.float64, device=call.device), None
+
+    def values(rows: Rows) -> Tensor:
+        found = lens.values(call.keys, rows if place is None else place[rows])
+        return found if numbers is None else numbers[rows, None] * found
+
+    def make() -> SegmentSum:
+        return SegmentSum(values, len(labels), len(lens.writes), many, call.device)
+
+    if place is not None or numbers is not None:
+        once = make()
+        return once.sums(labels), once.counts
+    sources = tuple(call.keys.slot(name) for name in lens.value.slots(call.keys.stream))
+    key = ("segments", id(call.plan.head))
+    known = cast(SegmentSum, call.static(key, sources, make))
+    known.values = values
+    return known.sums(labels), known.counts
+
+
+def _mass(call: Call, labels: Tensor, numbers: Tensor | None) -> Tensor:
+    if numbers is None:
+        wanted = labels[labels >= 0].to(torch.int64)
+        return torch.bincount(wanted, minlength=call.queries).to(torch.float64)
+    weights = numbers
+    total = SegmentSum(lambda rows: weights[rows, None], len(labels), 1, call.queries, call.device)
+    return total.sums(labels)[:, 0]
+
+
+# ---------------------------------------------------------------------- tiles
+@dataclass(slots=True)
+class Tile:
+    """What some keys add up to for a block of queries: peak (q,), mass (q,), sum (q, writes)."""
+
+    peak: Tensor | None
+    mass: Tensor | None
+    total: Tensor | None
+
+
+class Stream:
+    """One head in tiles: features and values of the keys, made once where they are not too wide.
+
+    Features of one side are a list: for each part of the score the factors of its matrix products, then its scale.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.call, self.lens = call, call.lens
+        self.kind = call.plan.head.weighting.kind
+        self.number = self.kind in NUMBER_HEADS
+        self.key_blocks = blocks(len(call.keys), 1, KEYS)
+        small = len(call.keys) <= KEYS
+        self.squares = [self._squares(part) if part.kind == "l2" else None for part in self.lens.head.score.parts]
+        whole = slice(0, len(call.keys))
+        self._features = self._key_features(whole) if small or not _deferred(call, self.lens.keys) else None
+        self._values = None
+        if not self.number and self.lens.head.value and (small or not _deferred(call, self.lens.value)):
+            self._values = self.lens.values(call.keys)
+        self.names = self._values is not None and _is_eye(self._values)
+
+    def _squares(self, part: Part) -> Squares:
+        """How to compute the distances of a part: it needs to know the range of its features."""
+        call, lens = self.call, self.lens
+        ends, factors = [], [1.0]
+        for side, residual, narrow, name in (
+            ("query", call.query, lens.query, part.q),
+            ("key", call.keys, lens.keys, part.k),
+        ):
+            many = call.queries if side == "query" else len(call.keys)
+            for rows in blocks(many, max(1, len(narrow.columns))):
+                z = narrow.read(residual, rows)
+                found = lens.weights.linear(z, name)
+                ends += [found.amin(0), found.amax(0)]
+                if part.scale is not None and part.scale[0] == side:
+                    factors.append(float(lens.weights.linear(z, part.scale[1]).abs().max()))
+        assert part.coefficient is not None
+        factor = abs(float(lens.weights[part.coefficient])) * max(factors)
+        both = torch.stack(ends)
+        return Squares(both.amin(0), both.amax(0), factor)
+
+    # ------------------------------------------------------------------ features
+    def query_features(self, rows: Rows) -> Features:
+        """What the scores of these queries are made of."""
+        return self._side(self.lens.query.read(self.call.query, rows), "query")
+
+    def _key_features(self, rows: Rows) -> Features:
+        return self._side(self.lens.keys.read(self.call.keys, rows), "key")
+
+    def key_features(self, rows: slice) -> Features:
+        """The same of keys."""
+        if self._features is None:
+            return self._key_features(rows)
+        return [tuple(factor[rows] for factor in factors) for factors in self._features]
+
+    def _side(self, z: Tensor, side: str) -> Features:
+        found: Features = []
+        weights = self.lens.weights
+        for part, squares in zip(self.lens.head.score.parts, self.squares, strict=True):
+            features = weights.linear(z, part.q if side == "query" else part.k)
+            factors: tuple[Tensor, ...] = (features,)
+            if squares is not None:
+                factors = squares.query(features) if side == "query" else squares.key(features)
+            if part.scale is not None and part.scale[0] == side:
+                factors = (*factors, weights.linear(z, part.scale[1]))
+            found.append(factors)
+        return found
+
+    def values(self, rows: slice) -> Tensor:
+        return self.lens.values(self.call.keys, rows) if self._values is None else self._values[rows]
+
+    # ------------------------------------------------------------------ scores and sums
+    def scores(self, query: Features, many: int, block: slice) -> Tensor:
+        """(queries, keys of the block)."""
+        keys = self.key_features(block)
+        total: Tensor | None = None
+        for part, squares, q, k in zip(self.lens.head.score.parts, self.squares, query, keys, strict=True):
+            if squares is not None:
+                value = squares.distances(q, k)
+                if part.coefficient is not None:
+                    value = value * self.lens.weights[part.coefficient]
+            else:
+                value = k[0].T if _is_eye(q[0]) else q[0] @ k[0].T
+            if part.scale is not None:
+                value = value * (q[-1] if part.scale[0] == "query" else k[-1].T)
+            total = value if total is None else total + value
+        if total is None:
+            return torch.zeros(many, block.stop - block.start, dtype=torch.float64, device=self.call.device)
+        return total
+
+    def tile(self, scores: Tensor, block: slice) -> Tile:
+        """What the keys of a block add up to."""
+        kind = self.kind
+        if kind in ("softmax", "lse", "max"):
+            peak = scores.amax(1)
+            if kind == "max":
+                return Tile(peak, None, None)
+            weights = (scores - peak[:, None]).exp_()
+            mass = weights.sum(1)
+            return Tile(peak, mass, None if kind == "lse" else self._weighted(weights, block))
+        weights = scores.exp() if kind == "exp" else scores
+        return Tile(None, weights.sum(1) if kind == "normalize" else None, self._weighted(weights, block))
+
+    def _weighted(self, weights: Tensor, block: slice) -> Tensor:
+        if not self.lens.head.value:
+            return weights.new_zeros(len(weights), len(self.lens.writes))
+        if self.names and len(self.key_blocks) == 1:
+            return weights
+        return weights @ self.values(block)
+
+    def merge(self, one: Tile, two: Tile) -> Tile:
+        """Two tiles of the same queries as one."""
+        if one.peak is None or two.peak is None:
+            mass = None if one.mass is None or two.mass is None else one.mass + two.mass
+            assert one.total is not None
+            assert two.total is not None
+            return Tile(None, mass, one.total + two.total)
+        peak = torch.maximum(one.peak, two.peak)
+        if one.mass is None or two.mass is None:
+            return Tile(peak, None, None)
+        left, right = (one.peak - peak).exp(), (two.peak - peak).exp()
+        total = None
+        if one.total is not None and two.total is not None:
+            total = one.total * left[:, None] + two.total * right[:, None]
+        return Tile(peak, one.mass * left + two.mass * right, total)
+
+    def finish(self, tile: Tile, rows: Rows) -> Tensor:
+        """The output (rows, writes) of queries whose tiles are all merged, the self key included."""
+        own = self.lens.head.self_key
+        z = self.lens.query.read(self.call.query, rows) if own is not None else None
+        fallback = None
+        if own is not None and z is not None:
+            fallback = self.lens.weights.linear(z, own.value) if own.value else None
+            if own.row is not None:
+                tile = self.merge(tile, self._own(self.lens.weights.linear(z, own.row)[:, 0], fallback))
+        kind = self.kind
+        if kind == "lse":
+            assert tile.peak is not None
+            assert tile.mass is not None
+            out = self.lens.weights.linear((tile.peak + tile.mass.log())[:, None], "value")
+        elif kind == "max":
+            assert tile.peak is not None
+            out = self.lens.weights.linear(tile.peak[:, None], "value")
+        elif tile.mass is None:
+            assert tile.total is not None
+            out = tile.total
+        else:
+            assert tile.total is not None
+            out = self._divided(tile.total, tile.mass, fallback if own is not None and own.row is None else None)
+        if not bool(torch.isfinite(out).all()):
+            raise Uncovered(f"head {self.call.plan.head.name} overflows")
+        return out
+
+    def _own(self, score: Tensor, value: Tensor | None) -> Tile:
+        """The self key as a tile of one key."""
+        value = score.new_zeros(len(score), len(self.lens.writes)) if value is None else value
+        if self.kind in ("softmax", "lse"):
+            return Tile(score, torch.ones_like(score), None if self.kind == "lse" else value)
+        if self.kind == "max":
+            return Tile(score, None, None)
+        weight = score.exp() if self.kind == "exp" else score
+        return Tile(None, weight if self.kind == "normalize" else None, weight[:, None] * value)
+
+    def _divided(self, total: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
+        empty = mass == 0
+        if not bool(empty.any()):
+            return total / mass[:, None]
+        if fallback is None:
+            raise Uncovered("the total weight of a query is zero and the equation has no `else`")
+        return torch.where(empty[:, None], fallback, total / torch.where(empty, 1.0, mass)[:, None])
+
+
+def _is_eye(matrix: Tensor) -> bool:
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    return torch.equal(matrix, torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
+
+
+def _deferred(call: Call, lens: Any) -> bool:
+    names = lens.slots(call.keys.stream)
+    return any(not isinstance(call.keys.slot(name), Dense | Uniform) for name in names)
+
+
+def stream_head(call: Call) -> Given:
+    """A soft head for all its queries."""
+    stream = Stream(call)
+    many = call.queries
+    rows = max(1, TILE // min(len(call.keys), KEYS))
+    query_blocks = [slice(start, min(many, start + rows)) for start in range(0, many, rows)]
+
+    def whole(block: slice) -> Tensor:
+        query, size = stream.query_features(block), block.stop - block.start
+        found: Tile | None = None
+        for keys in stream.key_blocks:
+            tile = stream.tile(stream.scores(query, size, keys), keys)
+            found = tile if found is None else stream.merge(found, tile)
+        assert found is not None
+        return stream.finish(found, block)
+
+    if len(query_blocks) > 1:
+        return Given(torch.cat(each(whole, query_blocks, call.device)))
+    query = stream.query_features(query_blocks[0])
+    size = max(1, TILE // many)
+    stream.key_blocks = blocks(len(call.keys), 1, size)
+    tiles = each(lambda keys: stream.tile(stream.scores(query, many, keys), keys), stream.key_blocks, call.device)
+    found = tiles[0]
+    for tile in tiles[1:]:
+        found = stream.merge(found, tile)
+    return Given(stream.finish(found, query_blocks[0]))
+
+
+def shared_rows(calls: Sequence[Call]) -> Callable[[Rows], list[Tensor]]:
+    """The outputs of heads with few keys for any rows; heads with the same scores compute them once."""
+    streams = [Stream(call) for call in calls]
+
+    def rows_of(rows: Rows) -> list[Tensor]:
+        scores: dict[int, Tensor] = {}
+        outs = []
+        for stream in streams:
+            share = stream.call.plan.share
+            every = slice(0, len(stream.call.keys))
+            if share not in scores:
+                scores[share] = stream.scores(
+                    stream.query_features(rows), count_of(rows, len(stream.call.query)), every
+                )
+            outs.append(stream.finish(stream.tile(scores[share], every), rows))
+        return outs
+
+    return rows_of

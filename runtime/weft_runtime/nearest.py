@@ -1,0 +1,197 @@
+"""The best key of every query in float32 matrix products, with a proof: index and whether it is certain.
+
+A score is a distance |q - k|^2 (small is good) or an inner product <q, k> (large is good). Both become v >= 0 to be
+minimised, v = A B^T with two more columns for the squares or for an offset. A block of v is viewed as integers (the
+order is the same for numbers >= 0), the lowest bits make room for the number of the key, and one integer minimum gives
+the best value and its key; a second one, without it, the second best.
+
+A row is certain when the second best is worse than the best by more than twice the error of v. With u = 2^-24, X and C
+bounds of the lengths of a centred query and of all centred keys, in units of a common power of two:
+
+    distance       |v - exact| <= (r + 12) u (X + C)^2       rounding of features, of squares, of r + 2 products
+    inner product  |v - exact| <= (r + 8) u X C
+
+plus the errors of features that are not data, plus what the packed index hides, 2^(bits - 22) of the best. Nothing else
+is trusted: all other rows are settled by the caller. Features are centred, which changes no distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil, log2
+from threading import local
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from weft_runtime.workers import each
+
+SCORES = 1 << 18  # of a tile: 1 MB
+KEYS = 1 << 10  # of a tile, so that its number takes at most ten bits
+U = 2.0**-24
+ROOM = 1 + 2.0**-10  # for the rounding of the bounds themselves
+SMALLEST = 2.0**-100  # what float32 products may lose by underflow, in scaled units
+INFINITY = 0x7F800000  # its bits
+LARGEST = 2.0**30  # keys further out than this many times the data are left to the caller
+
+
+@dataclass(slots=True)
+class Queries:
+    """Features of queries made ready: blocks (r + 2, rows) in float32, and the length of every query."""
+
+    kind: str  # l2 or dot
+    centre: Tensor  # (r,)
+    power: float  # features were multiplied by this power of two
+    blocks: list[Tensor]
+    length: Tensor  # (queries,), an upper bound, scaled
+    slack: Tensor | None  # dot: error of the features of a query, scaled
+    size: int
+
+
+@dataclass(slots=True)
+class Found:
+    """Per query: the best key, and whether that is proved."""
+
+    index: Tensor  # int32
+    certain: Tensor
+
+
+def ready(
+    kind: str,
+    features: Callable[[slice], tuple[Tensor, Tensor | None]],
+    blocks: list[slice],
+    centre: Tensor,
+    peak: float,
+) -> Queries:
+    """Queries from blocks of features (rows, r), float64, and their radii; `peak` is above all of them once centred."""
+    power = 2.0 ** -_exponent(peak)
+
+    def make(rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        block, radius = features(rows)
+        small = ((block - centre) * power).to(torch.float32)
+        square = small.to(torch.float64).square().sum(1)
+        length = (square.sqrt() * ROOM).to(torch.float32) + 2.0**-60
+        last = square.to(torch.float32) if kind == "l2" else length
+        made = torch.cat([small, last[:, None], torch.ones_like(last[:, None])], 1).T.contiguous()
+        if radius is None:
+            return made, length, None
+        return made, length, (torch.linalg.vector_norm(radius, dim=1) * (power * ROOM)).to(torch.float32)
+
+    made = each(make, blocks, centre.device)
+    slacks = [slack for _, _, slack in made if slack is not None]
+    lengths = torch.cat([length for _, length, _ in made])
+    slack = torch.cat(slacks) if slacks else None
+    return Queries(kind, centre, power, [block for block, _, _ in made], lengths, slack, len(lengths))
+
+
+def _exponent(peak: float) -> int:
+    return max(-900, min(900, ceil(log2(peak)))) if peak > 0 else 0
+
+
+def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: float = 0.0) -> Found:
+    """The best of the keys (k, r), float64, for every query. `tolerance`: closer second bests are not certain."""
+    distance = queries.kind == "l2"
+    power = queries.power
+    if not distance:
+        power = 2.0 ** -_exponent(float(keys.abs().max()) if keys.numel() else 0.0)
+    small = ((keys - queries.centre if distance else keys) * power).to(torch.float32)
+    square = small.to(torch.float64).square().sum(1)
+    reach = float(square.max().sqrt()) * ROOM + 2.0**-60
+    if not reach < LARGEST:
+        none = torch.zeros(queries.size, dtype=torch.bool, device=keys.device)
+        return Found(torch.zeros_like(none, dtype=torch.int32), none)
+    other = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
+    terms = keys.shape[1]
+    share = (terms + 12 if distance else terms + 8) * U * ROOM
+    if distance:
+        # v may come out negative by its error, at most share (X + C)^2 <= 2 share (X^2 + C^2): this is added to it.
+        ones = torch.full_like(small[:, :1], 1 + 2.2 * share)
+        table = torch.cat([-2 * small, ones, (square + 2.2 * share * reach * reach)[:, None].to(torch.float32)], 1)
+    else:
+        offset = torch.full_like(small[:, :1], reach * (1 + 2.0**-8))  # above every product: v is not negative
+        table = torch.cat([-small, offset, torch.zeros_like(offset)], 1)
+
+    def margin(rows: slice) -> Tensor:
+        """How far the second best must be behind, for every query."""
+        size = queries.length[rows]
+        least = (2 * SMALLEST + tolerance * queries.power * power) * ROOM
+        both = size + reach
+        error = both.square() if distance else size * reach
+        error = error.mul_(2 * share * ROOM).add_(least)
+        if queries.slack is None and not other:
+            return error
+        slack = other if queries.slack is None else queries.slack[rows] + other
+        return error + 2 * slack * (2 * both + slack if distance else both + other) * ROOM
+
+    with full_precision():
+        return _scan(queries, table.contiguous(), margin)
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Matrix products in float32 as IEEE defines them, whatever the user has allowed."""
+    allowed = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(allowed)
+
+
+def _scan(queries: Queries, table: Tensor, margin: Callable[[slice], Tensor]) -> Found:
+    """The best key of every query, tile by tile, and whether the second best is far enough behind."""
+    device, keys = table.device, len(table)
+    bits = max(1, ceil(log2(min(keys, KEYS))))
+    low = (1 << bits) - 1
+    certain = torch.empty(queries.size, dtype=torch.bool, device=device)
+    index = torch.empty(queries.size, dtype=torch.int32, device=device)
+    names = torch.arange(min(keys, KEYS), dtype=torch.int32, device=device)[:, None]
+    starts = [0]
+    for block in queries.blocks:
+        starts.append(starts[-1] + block.shape[1])
+
+    store = local()  # each thread writes its tiles to the same place, which stays in its cache
+
+    def scan(number: int) -> None:
+        block, rows = queries.blocks[number], slice(starts[number], starts[number + 1])
+        best = second = at = None
+        for start in range(0, keys, KEYS):
+            tile = table[start : start + KEYS]
+            packed = torch.mm(tile, block, out=_room(store, len(tile), block)).view(torch.int32)
+            packed.bitwise_and_(~low).bitwise_or_(names[: len(tile)])
+            first = packed.amin(0)
+            name = first & low
+            packed.scatter_(0, name[None].to(torch.int64), INFINITY)
+            one, two = _value(first, low), _value(packed.amin(0), low)
+            if best is None or second is None or at is None:
+                best, second, at = one, two, name
+                continue
+            at = torch.where(one < best, name + start, at)
+            second = torch.minimum(torch.maximum(one, best), torch.minimum(two, second))
+            best = torch.minimum(one, best)
+        assert best is not None
+        assert second is not None
+        index[rows] = cast(Tensor, at)
+        certain[rows] = (second - best * (1 + 2.0 ** (bits - 22)) > margin(rows)) & torch.isfinite(best)
+
+    each(scan, range(len(queries.blocks)), device)
+    return Found(index, certain)
+
+
+def _room(store: local, keys: int, block: Tensor) -> Tensor:
+    shape = (keys, block.shape[1])
+    if getattr(store, "tile", None) is None or store.tile.shape != shape:
+        store.tile = torch.empty(shape, dtype=torch.float32, device=block.device)
+    return cast(Tensor, store.tile)
+
+
+def _value(packed: Tensor, low: int) -> Tensor:
+    return (packed & ~low).view(torch.float32)
+
+
+def block_rows(keys: int) -> int:
+    """How many queries make a tile with that many keys."""
+    return max(64, SCORES // max(1, min(keys, KEYS)))

@@ -1,0 +1,179 @@
+"""The linear backend where blocks, threads, ties and batches could show: they must not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import weft
+import weft_runtime
+from linear_cases import assert_same_bits, both, compiled, plain, problem
+from weft_runtime import heads_decide, heads_sum, held, nearest, segment
+
+HARD = ["lloyd", "lloyd_split", "weighted_kmeans", "spherical_kmeans", "kmedoids", "trimmed_kmeans", "nearest_neighbor"]
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Torch on so many cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def shrink(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    """Blocks of about so many numbers, in all modules that work in blocks."""
+    monkeypatch.setattr(nearest, "block_rows", lambda keys: max(1, entries // keys))
+    monkeypatch.setattr(heads_decide, "block_rows", lambda keys: max(1, entries // keys))
+    monkeypatch.setattr(nearest, "KEYS", 4)
+    monkeypatch.setattr(heads_decide, "SETTLED", entries)
+    monkeypatch.setattr(segment, "BLOCK", entries)
+    monkeypatch.setattr(heads_sum, "TILE", entries)
+    monkeypatch.setattr(heads_sum, "KEYS", 4)
+    monkeypatch.setattr(held, "ENTRIES", entries)
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("entries", [1, 7, 64, 1 << 20])
+def test_no_block_size_changes_a_bit(name: str, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference, linear = both(compiled(name, count=6))
+    inputs = problem(name, "exact ties on a grid", 29, 5, k=6)
+    expected = reference.final(inputs, seed=1)
+    shrink(monkeypatch, entries)
+    assert_same_bits(expected, linear.final(inputs, seed=1))
+    assert linear.report.backend == "linear"
+
+
+@pytest.mark.parametrize("name", ["soft_kmeans", "sinkhorn_dual", "gmm_em", "mean_shift"])
+@pytest.mark.parametrize("entries", [1, 50])
+def test_tiles_of_soft_heads_agree(name: str, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference, linear = both(compiled(name))
+    inputs = problem(name, "random", 29, 6)
+    expected = reference.final(inputs)
+    shrink(monkeypatch, entries)
+    outputs = linear.final(inputs)
+    assert linear.report.backend == "linear"
+    for key in expected:  # kappa: 1 + distance / temperature, below 500 for these data, over three layers
+        assert torch.allclose(expected[key], outputs[key], rtol=0, atol=16 * 2.0**-52 * 1500)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_no_number_of_threads_changes_a_bit(count: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(20_000, 2, generator=generator, dtype=torch.float64)
+    model = weft_runtime.load(compiled("lloyd", count=5), backend="linear")
+    with threads(1):
+        expected = model(x=points, c=points[:5])
+    with threads(count):
+        assert_same_bits(expected, model(x=points, c=points[:5]))
+        assert torch.get_num_threads() == count
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("offset", [0.0, 1e6, -3e3])
+def test_near_ties_are_decided_as_the_reference_decides_them(dtype: torch.dtype, offset: float) -> None:
+    reference, linear = both(compiled("lloyd", count=4), dtype)
+    centers = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]], dtype=dtype) + offset
+    middle = torch.tensor([1.0, 1.0], dtype=dtype) + offset
+    points = [middle]
+    for step in range(1, 6):
+        for sign in (-1.0, 1.0):
+            moved = middle.clone()
+            for _ in range(step):
+                moved[step % 2] = torch.nextafter(moved[step % 2], torch.tensor(sign * np.inf, dtype=dtype))
+            points.append(moved)
+    x = torch.stack(points * 40)
+    expected, outputs = reference(x=x, c=centers, layers=1), linear(x=x, c=centers, layers=1)
+    assert_same_bits(expected, outputs)
+    assert reference.report.total == linear.report.total
+    assert linear.report.total.exact > 0
+    assert len(set(outputs["labels"].indices.tolist())) > 1
+
+
+def test_equal_points_equal_centers_and_empty_clusters() -> None:
+    reference, linear = both(compiled("lloyd", count=5))
+    x = torch.tensor([[0.0, 0.0]] * 30 + [[1.0, 1.0]] * 20)
+    c = torch.tensor([[0.0, 0.0], [0.0, 0.0], [5.0, 5.0], [1.0, 1.0], [9.0, 9.0]])
+    expected, outputs = reference(x=x, c=c, until_stable=True), linear(x=x, c=c, until_stable=True)
+    assert_same_bits(expected, outputs)
+    assert reference.report.layers == linear.report.layers
+    assert outputs["centers"][4].tolist() == [9.0, 9.0]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e150, 1e200])
+def test_any_range_of_the_data(scale: float) -> None:
+    reference, linear = both(compiled("lloyd"))
+    inputs = {key: np.asarray(value) * scale for key, value in problem("lloyd", "random", 40, 11).items()}
+    assert_same_bits(reference(inputs), linear(inputs))
+
+
+def test_an_outlier_does_not_hide_the_others() -> None:
+    reference, linear = both(compiled("lloyd"))
+    inputs = problem("lloyd", "random", 40, 12)
+    inputs["x"] = np.concatenate([inputs["x"], [[1e12, -1e12]]])
+    assert_same_bits(reference(inputs), linear(inputs))
+
+
+def test_lower_matmul_precision_does_not_change_decisions() -> None:
+    reference, linear = both(compiled("lloyd", width=8, count=4))
+    inputs = problem("lloyd", "random", 400, 13, d=8, k=4)
+    expected = reference(inputs)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert_same_bits(expected, linear(inputs))
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("name", ["lloyd", "soft_kmeans", "kmedoids", "weighted_kmeans", "sinkhorn_dual"])
+def test_batches_and_ragged_batches(name: str) -> None:
+    reference, linear = both(compiled(name))
+    first, second = problem(name, "random", 12, 1), problem(name, "random", 7, 2)
+    whole = {key: np.stack([np.asarray(first[key])[:7] if key != "c" else first[key], second[key]]) for key in first}
+    ragged: dict[str, Any] = {key: [torch.as_tensor(first[key]), torch.as_tensor(second[key])] for key in first}
+    for inputs in (whole, ragged):
+        expected, outputs = reference.final(inputs, seed=[3, 4]), linear.final(inputs, seed=[3, 4])
+        assert linear.report.backend == "linear"
+        assert reference.report.layers == linear.report.layers
+        for key in expected:
+            one, other = plain(expected[key]), plain(outputs[key])
+            assert one.shape == other.shape
+            assert torch.allclose(one.double(), other.double(), rtol=0, atol=16 * 2.0**-52 * 1500)
+
+
+def test_a_mask_leaves_padding_out() -> None:
+    reference, linear = both(compiled("lloyd"))
+    inputs = problem("lloyd", "random", 10, 3)
+    x = np.stack([inputs["x"], inputs["x"][::-1]])
+    mask = {"points": np.arange(10)[None] < np.array([[6], [10]])}
+    c = np.stack([inputs["c"], inputs["c"]])
+    expected, outputs = reference(x=x, c=c, mask=mask), linear(x=x, c=c, mask=mask)
+    assert_same_bits(expected, outputs)
+    assert outputs["labels"].indices[0, 6:].tolist() == [-1] * 4
+
+
+def test_explicit_noise_of_numbers_needs_no_axis_for_columns() -> None:
+    text = """algorithm walk
+tokens p in walkers
+inputs x[p] : R
+random a[p] : normal
+layer
+  x[p] = x[p] + a[p]
+outputs x
+"""
+    for backend in ("reference", "linear"):
+        model = weft_runtime.load(weft.compile(text, layers=2), backend=backend)
+        steps = torch.tensor([[1.0, 2.0, 3.0], [0.5, 0.5, 0.5]], dtype=torch.float64)
+        flat = model(x=[0.0, 0.0, 0.0], noise={"a": steps})["x"]
+        assert flat.tolist() == [1.5, 2.5, 3.5]
+        assert torch.equal(flat, model(x=[0.0, 0.0, 0.0], noise={"a": steps[..., None]})["x"])

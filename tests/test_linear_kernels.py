@@ -1,0 +1,194 @@
+"""The kernels of the linear backend alone: exact segment sums, certified nearest keys, squared distances."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from weft_runtime.decide import EXACT, decide
+from weft_runtime.held import Deferred, Dense, Sparse, Uniform, same, sparse
+from weft_runtime.ir import Weighting
+from weft_runtime.nearest import nearest, ready
+from weft_runtime.plan import Uncovered
+from weft_runtime.segment import SegmentSum
+from weft_runtime.squares import Squares
+
+CPU = torch.device("cpu")
+NUMBERS = st.one_of(
+    st.floats(-1e6, 1e6).map(lambda x: round(x, 9)),
+    st.integers(-9, 9).map(lambda i: i * 1e-9 / 7),
+    st.integers(-3, 3).map(float),
+)
+
+
+# ---------------------------------------------------------------------- sums
+@settings(max_examples=40, deadline=None)
+@given(
+    numbers=st.lists(NUMBERS, min_size=1, max_size=60),
+    first=st.lists(st.integers(-1, 3), min_size=60, max_size=60),
+    second=st.lists(st.integers(-1, 3), min_size=60, max_size=60),
+)
+def test_segment_sums_are_correctly_rounded_and_moving_rows_is_exact(
+    numbers: list[float], first: list[int], second: list[int]
+) -> None:
+    values = torch.tensor(numbers, dtype=torch.float64)[:, None]
+    total = SegmentSum(lambda rows: values[rows], len(values), 1, 4, CPU)
+    for labels in (first, second, first):
+        wanted = labels[: len(numbers)]
+        found = total.sums(torch.tensor(wanted, dtype=torch.int32))[:, 0].tolist()
+        assert found == [math.fsum(x for x, label in zip(numbers, wanted, strict=True) if label == s) for s in range(4)]
+        assert total.counts is not None
+        assert total.counts.tolist() == [wanted.count(s) for s in range(4)]
+
+
+def test_sums_of_numbers_too_far_apart_are_left_to_the_reference() -> None:
+    values = torch.tensor([[1e200], [1e-300]], dtype=torch.float64)
+    with pytest.raises(Uncovered, match="orders of magnitude"):
+        SegmentSum(lambda rows: values[rows], 2, 1, 1, CPU).sums(torch.tensor([0, 0]))
+
+
+# ---------------------------------------------------------------------- nearest keys
+def exact_best(kind: str, query: list[float], keys: Tensor) -> list[int]:
+    """All keys with the best score, in rational arithmetic."""
+    scores = []
+    for key in keys.tolist():
+        pairs = [(Fraction(a), Fraction(b)) for a, b in zip(query, key, strict=True)]
+        scores.append(sum((-((a - b) ** 2) if kind == "l2" else a * b for a, b in pairs), Fraction(0)))
+    return [index for index, score in enumerate(scores) if score == max(scores)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.data(),
+    kind=st.sampled_from(["l2", "dot"]),
+    width=st.integers(1, 5),
+    offset=st.sampled_from([0.0, 1e3, 1e6]),
+)
+def test_what_is_certain_is_true(data: st.DataObject, kind: str, width: int, offset: float) -> None:
+    near = st.one_of(st.integers(-3, 3).map(float), st.floats(-4, 4, allow_nan=False), st.just(1 + 2.0**-22))
+    row = st.lists(near, min_size=width, max_size=width)
+    queries = torch.tensor(data.draw(st.lists(row, min_size=1, max_size=12)), dtype=torch.float64) + offset
+    keys = torch.tensor(data.draw(st.lists(row, min_size=1, max_size=9)), dtype=torch.float64) + offset
+    centre = queries.mean(0) if kind == "l2" else torch.zeros(width, dtype=torch.float64)
+    peak = float((queries - centre).abs().max())
+    made = ready(kind, lambda rows: (queries[rows], None), [slice(0, len(queries))], centre, peak)
+    found = nearest(made, keys, None)
+    for query, index, certain in zip(queries.tolist(), found.index.tolist(), found.certain.tolist(), strict=True):
+        if certain:
+            assert exact_best(kind, query, keys) == [index]
+
+
+def test_most_rows_of_ordinary_data_are_certain() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for kind in ("l2", "dot"):
+        queries = torch.randn(5000, 8, generator=generator, dtype=torch.float64) + (100 if kind == "l2" else 0)
+        keys = torch.randn(3000, 8, generator=generator, dtype=torch.float64) + (100 if kind == "l2" else 0)
+        centre = queries.mean(0) if kind == "l2" else torch.zeros(8, dtype=torch.float64)
+        peak = float((queries - centre).abs().max())
+        parts = [slice(start, start + 1000) for start in range(0, 5000, 1000)]
+        made = ready(kind, lambda rows: (queries[rows], None), parts, centre, peak)  # noqa: B023
+        found = nearest(made, keys, None)
+        scores = -torch.cdist(queries, keys) if kind == "l2" else queries @ keys.T
+        assert float(found.certain.double().mean()) > 0.9
+        assert bool((scores.argmax(1) == found.index)[found.certain].all())
+
+
+def test_errors_of_features_are_counted() -> None:
+    queries, keys = (
+        torch.tensor([[0.0], [0.9]], dtype=torch.float64),
+        torch.tensor([[-1.0], [1.2]], dtype=torch.float64),
+    )
+    for error, certain in ((0.0, [True, True]), (0.2, [False, True]), (2.0, [False, False])):
+        radius = torch.full_like(queries, error)
+        made = ready("l2", lambda rows: (queries[rows], radius[rows]), [slice(0, 2)], queries[0] * 0, 1.0)  # noqa: B023
+        assert nearest(made, keys, None).certain.tolist() == certain
+
+
+# ---------------------------------------------------------------------- distances
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e6, 1.0), (-1e8, 1e-3), (3.0, 5.0), (0.0, 1e-90)])
+@pytest.mark.parametrize("width", [1, 3, 40])
+def test_squared_distances_do_not_cancel(offset: float, scale: float, width: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(50, width, generator=generator, dtype=torch.float64) * scale + offset
+    y = x[:30] + torch.randn(30, width, generator=generator, dtype=torch.float64) * scale * 1e-3
+    squares = Squares(torch.minimum(x.amin(0), y.amin(0)), torch.maximum(x.amax(0), y.amax(0)), 10 / scale**2)
+    assert not squares.direct
+    found = squares.distances(squares.query(x), squares.key(y))
+    for i in range(0, 50, 7):
+        for j in range(0, 30, 4):
+            pairs = zip(x[i].tolist(), y[j].tolist(), strict=True)
+            exact = float(sum(((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs), Fraction(0)))
+            # one rounding of the sum, and less than 2^-52 beside 1 in a score of ten times the distance
+            assert abs(float(found[i, j]) - exact) <= 2.0**-51 * exact + 2.0**-52 * scale**2 / 10
+
+
+def test_distances_that_could_show_are_formed_directly() -> None:
+    low, high = torch.tensor([-1e6], dtype=torch.float64), torch.tensor([1e6], dtype=torch.float64)
+    squares = Squares(low, high, 1e12)
+    assert squares.direct
+    one = torch.tensor([[1.0]], dtype=torch.float64)
+    assert squares.distances(squares.query(one), squares.key(one + 2.0**-20)).item() == 2.0**-40
+
+
+# ---------------------------------------------------------------------- decisions
+def test_equal_keys_are_tied_without_computing_every_score() -> None:
+    scores, asked = torch.zeros(200, 64, dtype=torch.float64), []
+
+    def oracle(row: int, key: int) -> Fraction:
+        asked.append((row, key))
+        return Fraction(0)
+
+    radius, eligible = torch.full_like(scores, 1e-9), torch.ones_like(scores, dtype=torch.bool)
+    twins = torch.zeros(64, dtype=torch.int64)
+    chosen, tiers = decide(Weighting("argmax"), scores, radius, eligible, oracle, twins)
+    assert chosen.nonzero()[:, 1].tolist() == [0] * 200
+    assert tiers.tolist() == [EXACT] * 200
+    assert len(asked) == 1
+    split, _ = decide(Weighting("argmax", ties="split"), scores, radius, eligible, oracle, twins)
+    assert bool(split.all())
+
+
+# ---------------------------------------------------------------------- slots
+def test_all_forms_give_the_same_rows_and_columns() -> None:
+    table = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    forms = [
+        Dense(table),
+        Sparse(3, 2, torch.tensor([1, 0, 1], dtype=torch.int32)),
+        Sparse(3, 2, torch.tensor([1, 0, 1]), torch.tensor([0, 1, 2]), torch.ones(3, dtype=torch.float64)),
+        Deferred(3, 2, lambda rows: table[rows], CPU),
+    ]
+    for form in forms:
+        assert torch.equal(form.rows(slice(0, 3)), table)
+        assert torch.equal(form.rows(torch.tensor([2, 0])), table[[2, 0]])
+        assert torch.equal(form.column(1), table[:, 1])
+        assert same(form, forms[0])
+        assert torch.equal(sparse(form).index.to(torch.int64), torch.tensor([1, 0, 1]))
+    row = Uniform(table[:1], 3)
+    assert torch.equal(row.rows(slice(1, 3)), table[[0, 0]])
+    assert not same(row, forms[0])
+    empty = sparse(Uniform(torch.zeros(1, 2, dtype=torch.float64), 3))
+    assert torch.equal(empty.rows(slice(0, 3)), torch.zeros(3, 2, dtype=torch.float64))
+
+
+def test_sums_of_many_full_numbers_are_correctly_rounded() -> None:
+    generator = torch.Generator().manual_seed(2)
+    values = torch.randn(4000, 3, generator=generator, dtype=torch.float64) * 1e3
+    labels = torch.randint(0, 2, (4000,), generator=generator)
+    found = SegmentSum(lambda rows: values[rows], 4000, 3, 2, CPU).sums(labels)
+    for segment in range(2):
+        assert found[segment].tolist() == [math.fsum(values[labels == segment, c].tolist()) for c in range(3)]
+
+
+def test_queries_a_rounding_away_from_the_middle_are_not_certain() -> None:
+    keys = torch.tensor([[-1.0], [1.0 + 2.0**-40]], dtype=torch.float64)
+    queries = torch.linspace(-1e-9, 1e-9, 101, dtype=torch.float64)[:, None]
+    made = ready(
+        "l2", lambda rows: (queries[rows], None), [slice(0, 101)], torch.tensor([0.3], dtype=torch.float64), 1.0
+    )
+    assert not bool(nearest(made, keys, None).certain.any())
