@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from agreement import default_dims
 from weft.compiling import checked_spec, compile
@@ -26,7 +27,7 @@ from weft.locate import names
 from weft.lowering.styles import CHOICES
 from weft.meaning.interpreter import Interpreter
 from weft.syntax import Num
-from weft_runtime import Checkpoint
+from weft_runtime import Checkpoint, RunError, load
 from weft_runtime.ir import Attend
 
 NEAREST = """algorithm nearest
@@ -47,12 +48,12 @@ SMALL = {"d": 1, "k": 2}
 # ---- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def test_a_right_spec_is_tested() -> None:
+def test_a_right_spec_is_proved_and_tested() -> None:
     verdict = verify(NEAREST, cases=5)
     assert verdict.ok
-    assert verdict.verdict == "tested"
+    assert verdict.verdict == "proved"
     kinds = {check.name.split(" (")[0] for check in verdict.checks}
-    assert kinds == {"examples, interpreter", "examples, transformer", "layers", "whole runs"}
+    assert kinds == {"proof", "examples, interpreter", "examples, transformer", "layers", "whole runs"}
     assert all(check.cases > 0 for check in verdict.checks)
 
 
@@ -268,6 +269,19 @@ def test_no_value_on_either_side_is_agreement() -> None:
     outcome = logs().judge(one_case(x=[1.0, -1.0]))
     assert outcome.refused
     assert outcome.divergence is None
+
+
+def test_an_output_too_large_for_the_precision_is_refused_and_that_is_agreement() -> None:
+    text = NEAREST.replace("outputs c, y", "outputs c, big[i] = |x[i]|^2").split("example")[0]
+    case = Case("by hand", {"x": np.array([[3e19]], np.float32), "c": np.ones((2, 1), np.float32)}, layers=1)
+    checkpoint = compile(text, SMALL)
+    with pytest.raises(RunError, match="output big does not fit float32; scale the inputs down"):
+        load(checkpoint, torch.float32)(dict(case.inputs), layers=1)
+    outcome = judge_of(checked_spec(text), checkpoint, "float32").judge(case, answers=True)
+    assert outcome.divergence is None
+    assert outcome.refused
+    wide = Case("by hand", {name: values.astype(np.float64) for name, values in case.inputs.items()}, layers=1)
+    assert not judge_of(checked_spec(text), checkpoint, "float64").judge(wide, answers=True).refused
 
 
 def test_no_value_on_one_side_is_a_failure() -> None:

@@ -1,14 +1,13 @@
 """Declared inputs -> cases to compare on: random data, and data that make decisions hard.
 
 Everything follows from the declared types and ranges, from the seed and from the number of the case; no input is
-known by name. A family shapes all inputs of a case together, because decisions become hard by relations between
-fields: rows of one that are copies of, or half way between, rows of another. Whatever a family makes is then made to
-fit its declaration.
+known by name. A family (`families`) shapes all inputs of a case together; whatever it makes is then made to fit its
+declaration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,15 +15,17 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from weft.evidence.families import FAMILIES, REAL
 from weft.types import Checked, FieldType
 
-Array = NDArray[Any]
-Arrays = dict[str, Array]
+__all__ = ["FAMILIES", "NOISES", "PAIRS", "REAL", "Case", "Shape", "cases", "conform", "draw", "open_sizes"]
 
+Array = NDArray[Any]
+
+ALL = {**FAMILIES, **REAL}
 PAIRS = ("onehot", "simplex", "real")
 NOISES = ("gumbel", "normal", "uniform")
 ULPS = 16  # near-ties are this many units in the last place away from a tie, at most
-WIDEST = 6  # exponent of ten of the largest scale and offset
 MANY = 9  # tokens of an open set in an ordinary case
 
 
@@ -63,97 +64,6 @@ class Shape:
         return self.dims[dimension] if isinstance(dimension, str) else dimension
 
 
-# ---- families --------------------------------------------------------------------------------------------------------
-
-
-def _normal(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    return {name: rng.normal(size=shape) for name, shape in fields.items()}
-
-
-def _grid(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """Small integers: distances and products are integers too, so ties are exact and many."""
-    reach = int(rng.integers(1, 4))
-    return {name: rng.integers(-reach, reach + 1, shape).astype(float) for name, shape in fields.items()}
-
-
-def _positive(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """Nothing is zero or negative: logarithms and quotients have values."""
-    return {name: rng.uniform(0.1, 2.0, shape) for name, shape in fields.items()}
-
-
-def _near_ties(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """Rows half way between two rows of another field; `conform` then moves them by a few units in the last place."""
-    arrays = _grid(rng, fields) if rng.random() < 0.5 else _normal(rng, fields)
-    for name, values in arrays.items():
-        others = [a for n, a in arrays.items() if n != name and a.shape[1:] == values.shape[1:] and len(a) > 1]
-        if others and values.ndim == 2 and rng.random() < 0.7:
-            other = others[int(rng.integers(len(others)))]
-            picks = rng.integers(len(other), size=(2, len(values)))
-            arrays[name] = (other[picks[0]] + other[picks[1]]) / 2
-    return arrays
-
-
-def _duplicates(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """Equal rows, within fields and across fields of one width."""
-    arrays = _normal(rng, fields)
-    for name, values in arrays.items():
-        same = [a for n, a in arrays.items() if n != name and a.shape[1:] == values.shape[1:]]
-        pool = same[int(rng.integers(len(same)))] if same and rng.random() < 0.5 else values
-        arrays[name] = pool[rng.integers(max(1, (len(pool) + 1) // 2), size=len(values))]
-    return arrays
-
-
-def _far(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """One row of a field far from everything: it is chosen by nothing."""
-    arrays = _normal(rng, fields)
-    name = list(arrays)[int(rng.integers(len(arrays)))]
-    row = int(rng.integers(len(arrays[name])))
-    arrays[name][row] = arrays[name][row] + 10.0 ** rng.integers(1, WIDEST + 1)
-    return arrays
-
-
-def _collinear(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """All vectors of one width on one line, at small multiples of one direction."""
-    lines = {shape[1]: rng.normal(size=shape[1]) for shape in fields.values() if len(shape) == 2}
-    arrays: Arrays = {}
-    for name, shape in fields.items():
-        steps = rng.integers(-4, 5, shape[:1]).astype(float)
-        arrays[name] = steps[:, np.newaxis] * lines[shape[1]] if len(shape) == 2 else steps
-    return arrays
-
-
-def _offset(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """A common shift, up to a million times the spread."""
-    by = 10.0 ** rng.integers(2, WIDEST + 1)
-    return {name: values + by for name, values in _normal(rng, fields).items()}
-
-
-def _scaled(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """Very large or very small numbers."""
-    by = 10.0 ** (rng.integers(1, WIDEST + 1) * rng.choice((-1, 1)))
-    return {name: values * by for name, values in _normal(rng, fields).items()}
-
-
-def _equal(rng: Generator, fields: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """Every row of a field the same; sometimes zero."""
-    arrays = _grid(rng, fields)
-    return {name: np.repeat(a[:1] * rng.integers(0, 2), len(a), axis=0) for name, a in arrays.items()}
-
-
-FAMILIES: Mapping[str, Callable[[Generator, Mapping[str, tuple[int, ...]]], Arrays]] = {
-    "random": _normal,
-    "exact ties on a grid": _grid,
-    "near-ties of 1 to 16 ulp": _near_ties,
-    "duplicates": _duplicates,
-    "a far row": _far,
-    "collinear": _collinear,
-    "offset up to 1e6": _offset,
-    "scale 1e-6 to 1e6": _scaled,
-    "positive": _positive,
-    "all rows equal": _equal,
-}
-
-
 # ---- cases -----------------------------------------------------------------------------------------------------------
 
 
@@ -165,12 +75,12 @@ def cases(
     dtype: Any = np.float64,
     given: Mapping[str, Array] | None = None,
     first: int = 0,
+    families: Sequence[str] = tuple(FAMILIES),
 ) -> Iterator[Case]:
     """`count` cases for a model of these dimensions, through all families and the sizes at which things go wrong.
 
     `given` inputs are kept as they are; the others are made to fit them. `first` is the number of the first case.
     """
-    families = list(FAMILIES)
     for number in range(first, first + count):
         rng = np.random.default_rng((seed, number))
         sizes = open_sizes(checked, dims, number, rng)
@@ -203,7 +113,7 @@ def draw(
     """One case of a family."""
     declared = {f.target.name: checked.fields[f.target.name] for f in checked.spec.inputs}
     free = {name: shape.of(checked, one) for name, one in declared.items() if one.kind not in PAIRS}
-    drawn = FAMILIES[family](rng, free) if free else {}
+    drawn = ALL[family](rng, free) if free else {}
     inputs = {
         name: np.asarray(given[name], dtype=dtype)
         if given and name in given

@@ -162,10 +162,9 @@ class Judge:
     def _stopped(self, outcome: Outcome, case: Case, layer: int, before: Arrays, why: str) -> None:
         """The model refused a layer: so must the interpreter.
 
-        A model computes what the next layer will read (the logarithm of a field, say) as soon as the field is stored,
-        so it may refuse one layer earlier. And where a field is zero up to its own precision (a variance of equal
-        points), being zero is as good an answer as being tiny: then what follows is judged from zero as well. What is
-        too large for the model's precision is no value either.
+        Where a field is zero up to its own precision (a variance of equal points), being zero is as good an answer as
+        being tiny: then what follows is judged from zero as well. What is too large for the model's precision is no
+        value either, also as an output.
         """
         if self.watched.is_outside(before):
             outcome.outside = True
@@ -178,21 +177,23 @@ class Judge:
             outcome.divergence = one_sided(f"layer {layer + 1}", f"an error: {why}", "a value")
 
     def _refuses(self, case: Case, layer: int, before: Arrays, snap: bool) -> bool:
-        """Whether the interpreter refuses a layer or the next; with `snap`, from zero where a field may be zero."""
+        """Whether the interpreter refuses a layer; with `snap`, from zero where a field may be zero."""
         world = self.whole.world(before)
         centres = self.form.centres(before, world.sizes)
         fields = before
-        for number in range(layer, (self.watched.depth or layer + 1) + 1):
+        for number in range(layer, self.watched.depth or layer + 1):
             drawn = self.watched.noise(case, world.sizes, number)
             logs: Arrays = {}
             for step, (equations, settled) in enumerate(self.steps):
+                if self.watched.is_outside(fields):  # an unrolled model is only seen whole
+                    return True
                 try:
                     made = self.whole.step(step, fields, drawn, logs)
                 except WeftError:
                     return True
                 fields, logs = made.fields, made.logs
                 written = [equation.target.name for equation in equations]
-                if any(np.max(np.abs(fields[name]), initial=0.0) > np.finfo(self.dtype).max for name in written):
+                if not self._fit({name: fields[name] for name in written}):
                     return True
                 if snap:
                     limits = bounds(_with(made.world, centres), equations)
@@ -200,7 +201,14 @@ class Judge:
                         allowed = tolerance(limits[name], fields[name], self.dtype)
                         tiny = np.abs(fields[name]) <= allowed.bound + allowed.smallest
                         fields = {**fields, name: np.where(tiny, 0.0, fields[name])}
-        return False
+        try:
+            return not self._fit(self.whole.outputs(fields))
+        except WeftError:
+            return True
+
+    def _fit(self, values: Arrays) -> bool:
+        """Whether the precision of the model can hold values."""
+        return all(np.max(np.abs(v), initial=0.0) <= np.finfo(self.dtype).max for v in values.values())
 
     def _outputs(self, outcome: Outcome, seen: Seen, centres: Arrays) -> None:
         """Outputs are functions of the final fields."""
@@ -242,7 +250,8 @@ class Judge:
                 outcome.divergence = one_sided(place.name, "a value", f"an error: {error}")
             return
         if got is None:
-            outcome.divergence = one_sided(place.name, f"an error: {refusal}", "a value")
+            if self._fit(want):
+                outcome.divergence = one_sided(place.name, f"an error: {refusal}", "a value")
         else:
             hold(outcome, place, got, want, self.dtype)
 

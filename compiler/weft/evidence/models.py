@@ -13,7 +13,7 @@ from weft.evidence.inputs import Case
 from weft.meaning.noise import draw
 from weft.types import Checked
 from weft_runtime import Model, WeftRuntimeError
-from weft_runtime.ir import Program
+from weft_runtime.ir import Condition, Program
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -55,10 +55,21 @@ class Watched:
         """Whether stored fields break a condition under which the model claims to equal its spec."""
         for condition in self.model.program.conditions:
             values = [np.asarray(fields[slot], np.float64) + 0.0 for slot in condition.slots if slot in fields]
-            rows = np.concatenate([v.reshape(len(v), -1) for v in values], axis=1)
-            if len(np.unique(rows, axis=0)) < len(rows):
+            if condition.kind == "distinct":
+                rows = np.concatenate([v.reshape(len(v), -1) for v in values], axis=1)
+                if len(np.unique(rows, axis=0)) < len(rows):
+                    return True
+            if condition.kind == "bounded" and self._exceeds(condition, fields):
                 return True
         return False
+
+    def _exceeds(self, condition: Condition, fields: Arrays) -> bool:
+        """Whether some number may be above the limit of a condition; derived slots hold squares of differences."""
+        slots = {slot.name: slot for slot in self.model.program.stream(condition.stream).slots}
+        largest = max((float(np.max(np.abs(v), initial=0.0)) for v in fields.values()), default=0.0)
+        widest = max((v[0].size for v in fields.values() if len(v)), default=1)
+        above = {True: max(largest, widest * (2 * largest) ** 2), False: largest}
+        return any(above[slots[slot].role == "derived"] > condition.limit for slot in condition.slots)
 
     def fits(self, steps: int) -> bool:
         """Whether the model has as many steps as a spec."""
@@ -67,19 +78,22 @@ class Watched:
     def watch(self, case: Case) -> Seen:
         """Runs as many layers of a case as the model accepts; raises `WeftRuntimeError` if it refuses the inputs."""
         stopped = ""
-        for depth in range(case.layers, -1, -1) if self.depth is None else (self.depth,):
-            try:
-                trace = self.model.trace(dict(case.inputs), **{**_settings(case), "layers": depth})
-            except WeftRuntimeError as error:
-                if depth in (0, self.depth):
-                    raise
-                stopped = str(error)
-                continue
-            except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
-                raise Crashed(f"{type(error).__name__}: {error}") from error
-            layers = tuple(tuple(self._after_steps(trace, layer)) for layer in range(depth))
-            return Seen(self._stored(trace.fields[0]), layers, _arrays(trace.outputs), stopped)
-        raise AssertionError("a trace of no layers either runs or raises")
+        try:
+            for depth in range(case.layers, 0, -1) if self.depth is None else (self.depth,):
+                try:
+                    trace = self.model.trace(dict(case.inputs), **{**_settings(case), "layers": depth})
+                except WeftRuntimeError as error:
+                    if depth == self.depth:
+                        raise
+                    stopped = str(error)
+                    continue
+                layers = tuple(tuple(self._after_steps(trace, layer)) for layer in range(depth))
+                return Seen(self._stored(trace.fields[0]), layers, _arrays(trace.outputs), stopped)
+            return Seen(self._stored(self.model.start(dict(case.inputs), seed=case.seed)), (), {}, stopped)
+        except WeftRuntimeError:
+            raise
+        except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
+            raise Crashed(f"{type(error).__name__}: {error}") from error
 
     def final(self, case: Case) -> dict[str, Array]:
         """The outputs, made anew on the final fields where they are out of date."""

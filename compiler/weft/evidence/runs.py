@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.compiling import compile
+from weft.compiling import at_temperature, compile
 from weft.errors import WeftError
 from weft.evidence.comparing import Observation, Outcome
 from weft.evidence.examples import Setting, answers, settings
@@ -19,6 +19,7 @@ from weft.evidence.models import columns, plain
 from weft.evidence.shrinking import shrunk, written
 from weft.evidence.verdict import Check
 from weft.language.bind import bind
+from weft.lowering.styles import Styles
 from weft.meaning.interpreter import Interpreter
 from weft.types import Checked
 from weft_runtime import Checkpoint, WeftRuntimeError, load
@@ -39,18 +40,18 @@ class Subject:
 # ---- examples --------------------------------------------------------------------------------------------------------
 
 
-def examples(checked: Checked, model: Checkpoint | None, styles: Sequence[str]) -> list[Check]:
+def examples(checked: Checked, model: Checkpoint | None, styles: Sequence[str], backend: str = "auto") -> list[Check]:
     """The example blocks by the interpreter, and by the model (where they fit it) or by one compiled for each."""
     ready = settings(checked)
     found = [_examples(checked, "examples, interpreter", [(s, _interpreted(checked, s)) for s in ready])]
     if model is not None:
         fitting = [s for s in ready if _fits(checked, model, s)]
         if fitting:
-            found.append(_examples(checked, "examples, transformer", [(s, _run(model, s)) for s in fitting]))
+            found.append(_examples(checked, "examples, transformer", [(s, _run(model, s, backend)) for s in fitting]))
         return found
     for style in styles:
         models = [compile(checked, s.dims, s.params, scores=style) for s in ready]  # type: ignore[arg-type]
-        runs = [(setting, _run(made, setting)) for made, setting in zip(models, ready, strict=True)]
+        runs = [(setting, _run(made, setting, backend)) for made, setting in zip(models, ready, strict=True)]
         found.append(_examples(checked, f"examples, transformer ({style})", runs))
     return found
 
@@ -69,9 +70,11 @@ def _interpreted(checked: Checked, setting: Setting) -> Mapping[str, Any] | str:
         return str(error)
 
 
-def _run(model: Checkpoint, setting: Setting) -> Mapping[str, Any] | str:
+def _run(model: Checkpoint, setting: Setting, backend: str) -> Mapping[str, Any] | str:
     try:
-        return dict(load(model)(dict(setting.inputs), layers=setting.layers, noise=columns(setting.noise)))
+        return dict(
+            load(model, backend=backend)(dict(setting.inputs), layers=setting.layers, noise=columns(setting.noise))
+        )
     except WeftRuntimeError as error:
         return str(error)
     except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
@@ -96,12 +99,20 @@ def _examples(checked: Checked, name: str, runs: Sequence[tuple[Setting, Mapping
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-def layers(checked: Checked, subjects: Sequence[Subject], style: str, dtype: str, count: int, seed: int) -> Check:
+def layers(
+    checked: Checked,
+    subjects: Sequence[Subject],
+    style: str,
+    dtype: str,
+    count: int,
+    seed: int,
+    backend: str = "auto",
+) -> Check:
     """Every step of every layer on generated cases."""
     name = f"layers ({style}, {dtype})"
     outcomes: list[Outcome] = []
     for subject in subjects:
-        judge = judge_of(checked, subject.checkpoint, dtype)
+        judge = judge_of(checked, subject.checkpoint, dtype, backend)
         many = max(1, round(count * subject.share * (1.0 if dtype == "float64" else SINGLES)))
         generated = cases(checked, subject.checkpoint.dims, many, seed, np.dtype(dtype), first=len(outcomes))
         for case in generated:
@@ -112,10 +123,18 @@ def layers(checked: Checked, subjects: Sequence[Subject], style: str, dtype: str
     return _passed(name, outcomes)
 
 
-def on_data(checked: Checked, model: Checkpoint, style: str, dtype: str, data: Mapping[str, Any], seed: int) -> Check:
+def on_data(
+    checked: Checked,
+    model: Checkpoint,
+    style: str,
+    dtype: str,
+    data: Mapping[str, Any],
+    seed: int,
+    backend: str = "auto",
+) -> Check:
     """The user's own data; inputs that are missing start by `init`, or are drawn."""
     name = f"your data ({style}, {dtype})"
-    judge = judge_of(checked, model, dtype)
+    judge = judge_of(checked, model, dtype, backend)
     given = {key: np.asarray(value) for key, value in data.items()}
     starting = {f.target.name for f in checked.spec.inputs if f.init is not None}
     (case,) = cases(checked, model.dims, 1, seed, np.dtype(dtype), given)
@@ -125,11 +144,12 @@ def on_data(checked: Checked, model: Checkpoint, style: str, dtype: str, data: M
     return _failed(name, judge, case, [outcome]) if outcome.divergence else _passed(name, [outcome])
 
 
-def judge_of(checked: Checked, model: Checkpoint, dtype: str) -> Judge:
-    """A judge of a model in one precision."""
+def judge_of(checked: Checked, model: Checkpoint, dtype: str, backend: str = "auto") -> Judge:
+    """A judge of a model in one precision; at finite temperature the spec is that of its style."""
     import torch
 
-    return Judge(checked, model.dims, model.params, load(model, dtype=getattr(torch, dtype)))
+    meant = at_temperature(checked, Styles.read(dict(model.program.options)))
+    return Judge(meant, model.dims, model.params, load(model, dtype=getattr(torch, dtype), backend=backend))
 
 
 def _passed(name: str, outcomes: Sequence[Outcome]) -> Check:

@@ -26,7 +26,7 @@ CHAOTIC = 1e-2  # relative error above which a whole run says nothing
 
 
 def whole_runs(
-    checked: Checked, model: Checkpoint, style: str, seed: int, count: int = 3, depth: int = 5
+    checked: Checked, model: Checkpoint, style: str, seed: int, count: int = 3, depth: int = 5, backend: str = "auto"
 ) -> Check | None:
     """Outputs after several layers on both sides, each on its own way.
 
@@ -35,7 +35,7 @@ def whole_runs(
     change of an output, in units of eps * max|f|, times the number of layers, is its condition.
     """
     name = f"whole runs ({style}, float64)"
-    network = load(model)
+    network = load(model, backend=backend)
     if model.program.options.get("weights") == "unrolled":
         depth = model.program.layers
     meaning = Interpreter(checked, model.dims, model.params)

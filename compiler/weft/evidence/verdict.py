@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from weft.proof.report import Proof
+
 Strength: TypeAlias = Literal["proved", "proved up to eps", "tested", "not shown"]
 ORDER: tuple[Strength, ...] = ("proved", "proved up to eps", "tested", "not shown")  # strongest first
 
@@ -16,7 +18,9 @@ class Check:
 
     `worst` is the error that came nearest to what is allowed, `allowed` the bound there, 16 * eps * kappa * max|f|
     with `kappa` the condition of that equation; 0 allowed means bit for bit. `shows` is what the check is worth if it
-    passes.
+    passes. A `proof` is about the equations in exact arithmetic, for all inputs; `cases` counts them, and `worst` is
+    the largest relative error of a weight that stands for a constant. Other checks are about what runs: rounding,
+    precisions, backends.
     """
 
     name: str
@@ -28,6 +32,7 @@ class Check:
     kappa: float = 1.0
     detail: str = ""
     shows: Strength = "tested"
+    proof: bool = False
 
     @property
     def strength(self) -> Strength:
@@ -42,11 +47,28 @@ class Verdict:
     checks: tuple[Check, ...]
     seed: int = 0
     conditions: tuple[str, ...] = ()  # under which the model claims to equal the spec; it refuses other inputs
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def verdict(self) -> Strength:
-        """As strong as the weakest check; without any, nothing is shown."""
-        return max((check.strength for check in self.checks), key=ORDER.index, default="not shown")
+        """As strong as the weakest proof, unless a check failed; without proofs as the weakest check."""
+        if not all(check.passed for check in self.checks):
+            return "not shown"
+        deciding = [check for check in self.checks if check.proof] or self.checks
+        return max((check.strength for check in deciding), key=ORDER.index, default="not shown")
+
+    @property
+    def claim(self) -> str:
+        """What the verdict says, and what it does not."""
+        tested = "rounding and what runs it (precisions, backends) are tested"
+        match self.verdict:
+            case "proved":
+                return f"proved in exact arithmetic, for all inputs and any number of layers; {tested}"
+            case "proved up to eps":
+                return f"proved for all inputs and any number of layers up to the stated error of weights; {tested}"
+            case "tested":
+                return "tested on the cases below; not proved"
+        return "not shown: a check failed" if self.checks else "not shown: nothing was compared"
 
     @property
     def ok(self) -> bool:
@@ -63,8 +85,10 @@ class Verdict:
             "verdict": self.verdict,
             "ok": self.ok,
             "seed": self.seed,
+            "claim": self.claim,
             "conditions": list(self.conditions),
             "checks": checks,
+            "proofs": [proof.json() for proof in self.proofs],
         }
 
     def text(self) -> str:
@@ -77,8 +101,8 @@ class Verdict:
                 check.compared,
                 str(check.cases),
                 f"{check.worst:.2g}",
-                f"{check.allowed:.2g}" if check.allowed else "same bits",
-                f"{check.kappa:.3g}",
+                "exact" if check.proof else f"{check.allowed:.2g}" if check.allowed else "same bits",
+                "" if check.proof else f"{check.kappa:.3g}",
             )
             for check in self.checks
         ]
@@ -86,6 +110,10 @@ class Verdict:
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         notes = [f"\n{check.name}: {check.detail}" for check in self.checks if check.detail]
         given = [f"on condition that {condition}" for condition in self.conditions]
-        return "\n".join([f"{self.name}: {self.verdict}", *given, *lines, *notes])
+        assumed = [f"the proof assumes that {one}" for one in self._assumptions() if one not in self.conditions]
+        return "\n".join([f"{self.name}: {self.verdict}", *given, *assumed, *lines, self.claim, *notes])
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one for proof in self.proofs for one in proof.assumptions))
 
     __str__ = text

@@ -1,12 +1,13 @@
 """Evidence that a model computes its spec: a spec or a model -> a `Verdict`.
 
-Three kinds of evidence, each a list of checks: the example blocks of the spec, run by the interpreter and by the
-transformer; every step of every layer, held against the interpreter from the same stored fields, on random and on
-adversarial inputs; whole runs. A model is judged by what its weights compute, never by how they came about: nothing
-here compares bytes, digests or a fresh compilation.
+Four kinds of evidence, each a list of checks: a proof that the matrices compute the equations, for all inputs, in exact
+arithmetic; the example blocks of the spec, run by the interpreter and by the transformer; every step of every layer,
+held against the interpreter from the same stored fields, on random and on adversarial inputs; whole runs. A model is
+judged by what its weights compute, never by how they came about: nothing here compares bytes, digests or a fresh
+compilation.
 
-A verdict is as strong as the weakest kind of evidence that a claim rests on. `tested` is the strongest that
-comparison can give; `proved` and `proved up to eps` are reserved for checks that hold for all inputs.
+`proved` and `proved up to eps` are what proofs of all equations give, if no other check fails. `tested` is the
+strongest that comparison can give, and what remains where an equation is not proved.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from weft_runtime.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from weft.evidence.runs import Subject
+    from weft.proof import Proof
 
 __all__ = ["Check", "Verdict", "verify"]
 
@@ -51,6 +53,7 @@ def verify(
     cases: int = CASES,
     dtypes: Sequence[Dtype] = DTYPES,
     progress: Callable[[str], None] | None = None,
+    backend: str = "auto",
 ) -> Verdict:
     """Judges a spec (compiled in every style, at several sizes unless `dims` fixes them) or a model as it is.
 
@@ -58,8 +61,9 @@ def verify(
 
     >>> import weft
     >>> weft.verify("lloyd", cases=10).verdict
-    'tested'
+    'proved'
     """
+    from weft.evidence.proofs import proofs
     from weft.evidence.runs import examples, layers, on_data
     from weft.evidence.trajectories import whole_runs
 
@@ -73,21 +77,27 @@ def verify(
     _known_inputs(checked, data or {})
     groups = _compiled(checked, dims or {}, params or {}, data or {}) if model is None else _as_it_is(model)
     found: list[Check] = []
+    proved: list[Proof] = []
     if checked.spec.examples:
         say("examples")
-        found += examples(checked, model, tuple(groups))
+        found += examples(checked, model, tuple(groups), backend)
+    for style, subjects in groups.items():
+        say(f"proof, {style}")
+        one, behind = proofs(checked, [subject.checkpoint for subject in subjects], style)
+        found.append(one)
+        proved += behind
     for style, subjects in groups.items():
         for dtype in dtypes:
             say(f"layers, {style}, {dtype}")
-            found.append(layers(checked, subjects, style, dtype, cases, seed))
+            found.append(layers(checked, subjects, style, dtype, cases, seed, backend))
         if data:
             say(f"your data, {style}")
-            found += [on_data(checked, subjects[0].checkpoint, style, dtype, data, seed) for dtype in dtypes]
+            found += [on_data(checked, subjects[0].checkpoint, style, dtype, data, seed, backend) for dtype in dtypes]
         say(f"whole runs, {style}")
-        run = whole_runs(checked, subjects[0].checkpoint, style, seed)
+        run = whole_runs(checked, subjects[0].checkpoint, style, seed, backend=backend)
         found += [] if run is None else [run]
     conditions = {c.text: None for subjects in groups.values() for c in subjects[0].checkpoint.program.conditions}
-    return Verdict(checked.spec.name, tuple(found), seed, tuple(conditions))
+    return Verdict(checked.spec.name, tuple(found), seed, tuple(conditions), tuple(proved))
 
 
 def _spec(target: SpecLike | Checkpoint) -> Checked:

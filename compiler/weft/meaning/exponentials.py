@@ -3,29 +3,37 @@
 Where only the ratios of weights matter (a weighted mean, `normalize`), or the logarithm of a sum, exponentials are
 taken relative to the largest one. So weights made of `exp` and `softmax` do not vanish, or overflow, all at once.
 
+The same holds for a quotient of two sums over exponentials, each perhaps with terms that have none:
+(a + sum w v) / (b + sum w) has a value however large or small the weights w are.
+
 A field that is a softmax keeps its logarithms until the end of the layer, for the same reason: a mean weighted by it
 has a value however small its weights are.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.meaning import tables
-from weft.meaning.sums import both, extreme, nonzero, only, summed
+from weft.meaning.sums import both, extreme, indicator, nonzero, only, summed
 from weft.meaning.tables import Table, constant
-from weft.syntax import Binary, Call, Expr, Reduce, Ref, Weigh
+from weft.syntax import Binary, Call, Expr, Neg, Reduce, Ref, Weigh
 
 if TYPE_CHECKING:
     from weft.meaning.expressions import Evaluator
 
 
-def parts(evaluator: Evaluator, node: Expr, fields: bool = False) -> tuple[Table | None, Table | None]:
+Parts = tuple[Table | None, Table | None]
+
+
+def parts(evaluator: Evaluator, node: Expr, fields: bool = False, sums: bool = False) -> Parts:
     """An expression as plain * exp(log); either part may be missing (then it is 1, or no exponential was found).
 
-    With `fields`, stored softmax fields count as exponentials too.
+    With `fields`, stored softmax fields count as exponentials too. With `sums`, terms are added relative to the
+    largest of their exponentials.
     """
     match node:
         case Ref(name=name) if fields and name in evaluator.world.logs:
@@ -35,14 +43,22 @@ def parts(evaluator: Evaluator, node: Expr, fields: bool = False) -> tuple[Table
         case Weigh(kind="softmax", where=()):
             return None, _log_softmax(evaluator, node)
         case Binary(op=("*" | "/") as op, left=left, right=right):
-            (p, a), (q, b) = parts(evaluator, left, fields), parts(evaluator, right, fields and op == "*")
+            (p, a) = parts(evaluator, left, fields, sums)
+            (q, b) = parts(evaluator, right, fields and op == "*", sums)
             if op == "/":
-                return tables.divided(p or constant(1.0), q) if q else p, _joined(a, b and tables.negated(b))
+                return _ratio(p, q), _joined(a, b and tables.negated(b))
             return tables.multiplied(p, q) if p and q else p or q, _joined(a, b)
+        case Binary(op=op, left=left, right=right) if sums:
+            first, second = parts(evaluator, left, fields, sums), parts(evaluator, right, fields, sums)
+            if first[1] is not None or second[1] is not None:
+                return _added(first, second, -1 if op == "-" else 1)
+        case Neg(body=body) if sums:
+            plain, log = parts(evaluator, body, fields, sums)
+            return tables.negated(plain or constant(1.0)), log
         case Reduce(kind="sum", weighted=None, by=None):
             inner = evaluator.opened(node.index)
             size = inner.world.size(node.index)
-            plain, log = parts(inner, node.body)
+            plain, log = parts(inner, node.body, sums=sums)
             if log is not None:
                 counted = inner.conditions(node.where)
                 shift = largest(log, node.index, size, counted)
@@ -50,13 +66,68 @@ def parts(evaluator: Evaluator, node: Expr, fields: bool = False) -> tuple[Table
                 return summed(tables.multiplied(plain, terms) if plain else terms, node.index, size, counted), shift
         case Ref(name=name) if name in evaluator.world.checked.lets:
             body, inner, names = evaluator.inside(node)
-            plain, log = parts(inner, body, fields)
+            plain, log = parts(inner, body, fields, sums)
             return plain and tables.renamed(plain, names), log and tables.renamed(log, names)
     return evaluator.table(node), None
 
 
+def _ratio(p: Table | None, q: Table | None) -> Table | None:
+    return tables.ratio(p or constant(1.0), q) if q else p
+
+
 def _joined(a: Table | None, b: Table | None) -> Table | None:
     return tables.added(a, b) if a and b else a or b
+
+
+def _added(first: Parts, second: Parts, sign: int) -> Parts:
+    """The sum of two expressions, or their difference, relative to the larger exponential."""
+    (p, a), (q, b) = (tables.aligned(plain or constant(1.0), log or constant(0.0)) for plain, log in (first, second))
+    p, a, q, b = tables.aligned(p, a, q if sign > 0 else tables.negated(q), b)
+    # what is exactly zero has no size: its exponential is not the larger one, however large
+    present = [indicator(t.axes, ((t.data != 0) | (t.error != 0)).any(axis=-1), t.defined[..., 0]) for t in (p, q)]
+    found = [
+        np.where((t.data != 0) & np.isfinite(log.data), log.data, -np.inf)
+        for t, log in zip(present, (a, b), strict=True)
+    ]
+    largest = np.maximum(*found)
+    shift = tables.stored(p.axes, np.where(np.isfinite(largest), largest, 0.0))
+    terms = [
+        tables.multiplied(plain, only(_factor(tables.added(log, tables.negated(shift))), there))
+        for plain, log, there in zip((p, q), (a, b), present, strict=True)
+    ]
+    return tables.added(*terms), shift
+
+
+def _factor(exponent: Table) -> Table:
+    """exp, and exactly 1 where the exponent is exactly 0."""
+    found = tables.applied("exp", exponent)
+    return replace(found, error=np.where((exponent.data == 0) & (exponent.error == 0), 0.0, found.error))
+
+
+def quotient(evaluator: Evaluator, left: Expr, right: Expr) -> Table:
+    """left / right; a quotient of two sums over exponentials without forming them."""
+    if not (_sums_exponentials(evaluator, left) and _sums_exponentials(evaluator, right)):
+        return tables.ratio(evaluator.table(left), evaluator.table(right))
+    (p, a), (q, b) = parts(evaluator, left, sums=True), parts(evaluator, right, sums=True)
+    ratio = _ratio(p, q) or constant(1.0)
+    exponent = _joined(a, b and tables.negated(b))
+    return tables.multiplied(ratio, _factor(exponent)) if exponent else ratio
+
+
+def _sums_exponentials(evaluator: Evaluator, node: Expr, inside: bool = False) -> bool:
+    """Whether an expression adds up products with exponentials over an index (`inside`: whether it is one)."""
+    match node:
+        case Call(function="exp"):
+            return inside
+        case Binary(left=left, right=right):
+            return any(_sums_exponentials(evaluator, side, inside) for side in (left, right))
+        case Neg(body=body):
+            return _sums_exponentials(evaluator, body, inside)
+        case Reduce(kind="sum", weighted=None, by=None, body=body):
+            return _sums_exponentials(evaluator, body, True)
+        case Ref(name=name) if name in evaluator.world.checked.lets:
+            return _sums_exponentials(evaluator, evaluator.world.checked.lets[name].body, inside)
+    return False
 
 
 def _log_softmax(evaluator: Evaluator, node: Weigh) -> Table:
@@ -98,5 +169,5 @@ def logarithm(evaluator: Evaluator, node: Expr) -> Table:
     if plain is None:
         assert log is not None
         return log
-    found = tables.applied("log", plain)
+    found = tables.demanded(tables.applied("log", plain), plain)
     return tables.added(found, log) if log else found

@@ -7,6 +7,7 @@ run over all tokens of their set unless `domain` restricts them (equations over 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -15,12 +16,12 @@ from numpy.typing import NDArray
 
 from weft.meaning import tables
 from weft.meaning.decisions import Tally, compare
-from weft.meaning.exponentials import logarithm
+from weft.meaning.exponentials import logarithm, quotient
 from weft.meaning.rationals import Exact, Irrational
 from weft.meaning.reductions import reduce
 from weft.meaning.sums import both, indicator
 from weft.meaning.tables import Floats, Table
-from weft.meaning.weightings import weigh
+from weft.meaning.weightings import sharp, weigh
 from weft.meaning.world import World
 from weft.syntax import (
     Binary,
@@ -122,7 +123,8 @@ class Evaluator:
             case Call(function="unit", body=body):
                 return tables.unit(self.table(body))
             case Call(function=function, body=body):
-                return tables.applied(function, self.table(body))
+                argument = self.table(body)
+                return tables.demanded(tables.applied(function, argument), argument)
             case Else(body=body, fallback=fallback):
                 return tables.otherwise(self.table(body), self.table(fallback))
             case Neg(body=body):
@@ -138,6 +140,8 @@ class Evaluator:
                 return tables.inner(self.table(left), self.table(right))
             case Power(base=base, exponent=exponent):
                 return tables.power(self.table(base), exponent)
+            case Binary(op="/", left=left, right=right):
+                return quotient(self, left, right)
             case Binary(op=op, left=left, right=right):
                 return combine(op, self.table(left), self.table(right))
 
@@ -153,7 +157,10 @@ class Evaluator:
             random = world.checked.fields[node.name].role == "random"
             why = "is random, and drawn for each layer anew" if random else "has not been computed yet"
             raise world.error(node.span, f"{node.name} has no value here: it {why}", "", "read it inside a layer")
-        return self.field(node, world.array(node.name))
+        table = self.field(node, world.array(node.name))
+        if node.name in world.radii:
+            return replace(table, error=self.field(node, world.radii[node.name]).data)
+        return table
 
     def field(self, node: Ref, data: Floats) -> Table:
         """Stored numbers as the table of a field that a reference names."""
@@ -166,7 +173,8 @@ class Evaluator:
         return tables.renamed(tables.stored(places, data), dict(zip(places, node.indices, strict=True)))
 
     def _weight(self, node: Weigh) -> Table:
-        value = weigh(self.opened(node.index), node).value
+        opened = self.opened(node.index)
+        value = weigh(opened, node).value if node.sharpness is None else sharp(opened, node)
         return tables.taken(value, node.index, self.domain[node.index]) if node.index in self.domain else value
 
     # ---- conditions --------------------------------------------------------------------------------------------------
@@ -198,7 +206,8 @@ class Evaluator:
                     except Irrational:
                         if not np.isfinite(flat[place]):
                             raise self.world.error(
-                                condition.span, "this comparison is of a number too large for float64", "overflows"
+                                condition.span,
+                                "this comparison is of a number that is undefined, or too large for float64",
                             ) from None
                         raise
 
@@ -216,7 +225,7 @@ def combine(op: str, a: Table, b: Table) -> Table:
             return tables.added(a, tables.negated(b))
         case "*":
             return tables.multiplied(a, b)
-    return tables.divided(a, b)
+    return tables.ratio(a, b)
 
 
 def sign_of_difference(exact: Exact, left: Expr, right: Expr, at: Mapping[str, int]) -> int:

@@ -99,7 +99,9 @@ class Exact:
         world = self.world
         if node.name in world.checked.lets:
             let = world.checked.lets[node.name]
-            return self.value(let.body, dict(zip(let.target.indices, (at[i] for i in node.indices), strict=True)))
+            # a token that nobody says is one that the body does not depend on
+            own = zip(let.target.indices, node.indices, strict=True)
+            return self.value(let.body, {index: at[given] for index, given in own if given in at})
         if not node.indices:
             return (world.number(node.name).exact,)
         entry = world.array(node.name)[tuple(at[i] for i in node.indices)]
@@ -165,7 +167,8 @@ class Exact:
             case Ref(name=name) if name in self.world.checked.lets:
                 let = self.world.checked.lets[name]
                 own = [formal for formal, given in zip(let.target.indices, node.indices, strict=True) if given == index]
-                inside = dict(zip(let.target.indices, (at[i] for i in node.indices), strict=True))
+                names = zip(let.target.indices, node.indices, strict=True)
+                inside = {formal: at[given] for formal, given in names if given in at}
                 return self._factor(let.body, own[0], inside) if len(own) == 1 else None
         return None
 
@@ -267,8 +270,10 @@ class Decimals(Exact):
 
 
 def _combined(op: str, a: Value, b: Value) -> Value:
-    if a is None or b is None or (op == "/" and b[0] == 0):
+    if a is None or b is None:
         return None
+    if op == "/" and b[0] == 0:
+        raise Irrational  # no value at all, and none that `else` would replace
     width = max(len(a), len(b))
     pairs = zip(a * (width // len(a)), b * (width // len(b)), strict=True)
     match op:

@@ -68,7 +68,7 @@ def _total(
 
 def _counts(numerator: Table, body: Table) -> Table:
     numerator, body = tables.aligned(numerator, body)
-    slight = (numerator.error > 0) & body.defined
+    slight = (numerator.error > 0) & body.defined & np.isfinite(body.data)
     counts = ((numerator.data != 0) | slight)[..., 0]
     return indicator(numerator.axes, counts, np.broadcast_to(numerator.defined[..., 0], counts.shape))
 
@@ -85,7 +85,7 @@ def split(evaluator: Evaluator, node: Expr, index: str) -> tuple[Weights, Table]
             found = split(evaluator, left, index)
             if found:
                 other = evaluator.table(right)
-                rest = tables.multiplied(found[1], other) if op == "*" else tables.divided(found[1], other)
+                rest = tables.multiplied(found[1], other) if op == "*" else tables.ratio(found[1], other)
                 return found[0], rest
             found = split(evaluator, right, index) if op == "*" else None
             return found and (found[0], tables.multiplied(evaluator.table(left), found[1]))

@@ -4,7 +4,8 @@ A table has one axis per index variable, in any order, and a last axis for the c
 a number), so that numbers and vectors follow the same rules. `error` bounds the distance between `data`, computed in
 float64, and the value in exact arithmetic on the same stored fields; decisions rest on it. `defined` marks where there
 is a value at all; where there is none, an infinite error says that exact arithmetic might find one. A value too large
-for float64 becomes NaN with infinite error, and stays so: nothing hides it.
+for float64 becomes NaN with infinite error, and stays so: nothing hides it. The same holds for what an operation has
+no value for (a quotient by zero, the logarithm of zero): `else` is for what there is nothing of, not for mistakes.
 """
 
 from __future__ import annotations
@@ -152,6 +153,11 @@ def divided(a: Table, b: Table) -> Table:
         return made(a.axes, np.where(nonzero, data, 0.0), error, a.defined & b.defined & nonzero)
 
 
+def ratio(a: Table, b: Table) -> Table:
+    """The quotient as an operation: by zero there is none, and that is a mistake."""
+    return demanded(divided(a, b), a, b)
+
+
 def power(base: Table, exponent: int) -> Table:
     """Repeated multiplication from the left."""
     if exponent == 0:
@@ -248,6 +254,18 @@ def applied(function: str, a: Table) -> Table:
         inside = every_coordinate(inside | np.isnan(a.data))
         data = np.where(inside, data, 0.0)
         return made(a.axes, data, error + LIBRARY * np.abs(data), a.defined & inside)
+
+
+def demanded(result: Table, *arguments: Table) -> Table:
+    """The result of an operation on arguments; NaN with infinite error where they have a value and it has none."""
+    result, *given = aligned(result, *arguments)
+    has = np.broadcast_to(True, result.defined.shape)
+    for argument in given:
+        has = has & argument.defined
+    lost = has & ~result.defined
+    shape = np.broadcast_shapes(lost.shape, result.data.shape)
+    data = np.where(lost, np.nan, np.broadcast_to(result.data, shape))
+    return Table(result.axes, data, np.where(lost, np.inf, result.error), result.defined | lost)
 
 
 def otherwise(body: Table, fallback: Table) -> Table:

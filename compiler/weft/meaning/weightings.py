@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -73,6 +73,30 @@ def _weighed(evaluator: Evaluator, node: Weigh, also: Sequence[Condition]) -> We
     return Weights(only(numerator, counted), denominator)
 
 
+def sharp(evaluator: Evaluator, node: Weigh) -> Table:
+    """The weights of a softmax that is all but a choice, with a bound that vanishes with the weight of the losers.
+
+    If every score is known to +-r, w = 1 / (1 + R) with R known to a factor exp(+-2r), so w is off by at most
+    w (1 - w) (exp(2r) - 1) exp(2r); 1 - w is what the others hold.
+    """
+    weights = weigh(evaluator, node)
+    index, size = node.index, evaluator.world.size(node.index)
+    counted = evaluator.conditions(node.where)
+    scores, value = evaluator.table(node.score), weights.value
+    rows = tuple(a for a in value.axes if a != index)
+    _, error, keep, _ = candidates(scores, index, size, counted, rows)
+    data, _, _, _ = candidates(value, index, size, counted, rows)
+    with np.errstate(all="ignore"):
+        radius = np.max(np.where(keep, error, 0.0), axis=-1, keepdims=True)
+        place = np.argmax(data, axis=-1)[..., np.newaxis]
+        losers = np.where(np.arange(size) == place, 0.0, data)
+        others = np.where(np.arange(size) == place, np.sum(losers, axis=-1, keepdims=True), 1.0 - data)
+        bound = np.minimum(data * others * np.expm1(2 * radius) * np.exp(2 * radius), 1.0) + 8 * size * ROUND * data
+        bound = np.where(keep, np.where(np.isnan(bound), 1.0, bound + tables.TINY), 0.0)
+    value = tables.turned(value, (*rows, index))
+    return replace(value, error=np.broadcast_to(bound[..., np.newaxis], value.data.shape))
+
+
 def _sparsemax(shifted: Table, index: str, size: int, counted: Table | None) -> Weights:
     """Weights max(0, z - t) of scores z whose largest is 0, with t such that they add up to one."""
     rows = tuple(a for a in union(shifted.axes, counted.axes if counted else ()) if a != index)
@@ -119,7 +143,7 @@ def _hard(evaluator: Evaluator, node: Weigh, counted: Table | None) -> Weights:
             return {key: evaluator.exact.number(score, {**at, index: key}) for key in among}
         except Irrational:
             if not np.isfinite(contest.scores[row, among]).all():
-                raise world.error(node.score.span, "a score is too large for float64", "overflows") from None
+                raise world.error(node.score.span, "a score is undefined, or too large for float64") from None
             raise
 
     contest = Contest(
@@ -144,11 +168,12 @@ def _hard(evaluator: Evaluator, node: Weigh, counted: Table | None) -> Weights:
 
 
 def _where_defined(table: Table, other: Table) -> Table:
-    """The table, undefined where the other one is."""
+    """The table, without a value where the other one has none."""
     table, other = tables.aligned(table, other)
     shape = np.broadcast_shapes(table.data.shape, other.data.shape)
-    data, error = np.broadcast_to(table.data, shape), np.broadcast_to(table.error, shape)
-    return Table(table.axes, data, error, np.broadcast_to(table.defined & other.defined, shape))
+    broken = other.defined & ~np.isfinite(other.data)
+    data, error = np.where(broken, np.nan, table.data), np.where(broken, np.inf, table.error)
+    return Table(table.axes, np.broadcast_to(data, shape), error, np.broadcast_to(table.defined & other.defined, shape))
 
 
 def _flat_shape(argument: Table | None, rows: tuple[str, ...]) -> tuple[int, ...]:

@@ -49,6 +49,7 @@ class World:
     fields: Mapping[str, Floats]  # numbers (n,), vectors (n, d), pair fields (n, k)
     noise: Mapping[str, Floats] = field(default_factory=dict)  # random fields of this layer
     logs: Mapping[str, Floats] = field(default_factory=dict)  # logarithms of softmax fields written in this layer
+    radii: Mapping[str, Floats] = field(default_factory=dict)  # how far fields may be from what is stored; else 0
 
     def size(self, index: str) -> int:
         """The number of tokens an index variable runs over."""

@@ -1,0 +1,42 @@
+"""The proof that a model computes its spec, as a piece of evidence: models -> one `Check` and the proofs behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.compiling import at_temperature
+from weft.evidence.verdict import ORDER, Check
+from weft.lowering.styles import Styles
+from weft.proof import Proof, prove
+from weft.types import Checked
+from weft_runtime.checkpoint import Checkpoint
+
+
+def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[Check, tuple[Proof, ...]]:
+    """Every equation of every model, for all inputs, in exact arithmetic.
+
+    A model of finite temperature is held against the spec at that temperature. An equation that is not proved is no
+    failure: the rule for it may be missing, and the comparison with the interpreter decides.
+    """
+    found = tuple(prove(model, at_temperature(checked, Styles.read(dict(model.program.options)))) for model in models)
+    weakest = max((proof.verdict for proof in found), key=ORDER.index)
+    equations = sum(len(proof.steps) for proof in found)
+    missing = [step for proof in found for step in proof.failures]
+    detail = ""
+    if missing:
+        first = missing[0]
+        detail = f"not proved: {first.equation or first.place} ({first.place}): {first.reason}"
+    elif weakest == "proved up to eps":
+        detail = "; ".join(dict.fromkeys(proof.error for proof in found if proof.eps))
+    shown = f"{equations - len(missing)} of {equations} equations" if missing else f"{equations} equations"
+    check = Check(
+        f"proof ({style})",
+        f"{shown}, all inputs",
+        equations,
+        True,
+        max(proof.eps for proof in found),
+        detail=detail,
+        shows="tested" if weakest == "not shown" else weakest,
+        proof=True,
+    )
+    return check, found

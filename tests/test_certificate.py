@@ -1,0 +1,85 @@
+"""Certificates of finite temperature: what is measured never exceeds the bound, and the bound is worth having."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from agreement import default_dims
+from weft.compiling import checked_spec
+from weft.evidence.certificate import Certificate, Certifier
+from weft.evidence.inputs import FAMILIES, cases
+from weft.evidence.stepwise import Stepwise
+from weft.language.tempering import has_choices
+from weft.locate import catalogue
+from weft.meaning.interpreter import EvaluationError
+from weft.meaning.noise import draw
+from weft.temperature import lead
+
+CHOOSING = [e.name for e in catalogue() if has_choices(checked_spec(e.name))]
+SHARPNESS = (3.0, 1e2, 1e4, 1e6)
+
+
+def certified(name: str, count: int, first: int, seed: int) -> list[Certificate]:
+    checked = checked_spec(name)
+    dims = default_dims(checked)
+    found = []
+    for number, case in enumerate(cases(checked, dims, count, seed=seed, first=first)):
+        start = Stepwise(checked, dims, {})
+        try:
+            fields = start.start(case.inputs, seed=case.seed)
+            sizes = start.world(fields).sizes
+            noise = {
+                f.name: np.stack(
+                    [draw(f.kind, case.seed, f.name, t, (sizes[f.home], sizes[str(f.columns)])) for t in range(3)]
+                )
+                for f in checked.fields.values()
+                if f.role == "random"
+            }
+            found.append(Certifier(checked, dims, {}, SHARPNESS[number % 4]).certify(fields, 3, noise))
+        except EvaluationError:
+            continue  # no value on either side
+    return found
+
+
+@pytest.mark.parametrize("name", CHOOSING)
+def test_nothing_measured_is_beyond_its_bound(name: str) -> None:
+    found = certified(name, 8, 8 * CHOOSING.index(name), seed=1)
+    assert found
+    assert all(c.holds for c in found), [layer for c in found for layer in c.layers if not layer.holds]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHOOSING)
+def test_nothing_measured_is_beyond_its_bound_on_thousands(name: str) -> None:
+    found = certified(name, 40 * len(FAMILIES), 0, seed=2)
+    assert all(c.holds for c in found)
+    assert any(np.isfinite(c.bound) for c in found)
+
+
+def test_far_apart_clusters_are_certified_to_rounding() -> None:
+    checked = checked_spec("lloyd")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2)) + 30 * rng.integers(0, 3, size=(60, 1))
+    c = np.array([[0.0, 0.0], [30.0, 30.0], [60.0, 60.0]])
+    found = Certifier(checked, {"d": 2, "k": 3}, {}, 1e3).certify({"x": x, "c": c}, 5, {})
+    assert found.margin > 1
+    assert found.bound < 1e-9
+    assert all(layer.enough == pytest.approx(lead(3) / layer.margin) for layer in found.layers)
+
+
+def test_a_tie_has_no_certificate() -> None:
+    checked = checked_spec("lloyd")
+    fields = {"x": np.array([[0.0], [5.0]]), "c": np.array([[-1.0], [1.0]])}
+    found = Certifier(checked, {"d": 1, "k": 2}, {}, 1e6).certify(fields, 1, {})
+    assert found.margin <= 0
+    assert found.layers[0].enough == np.inf
+    assert found.layers[0].bounds["y"] >= found.layers[0].measured["y"] == 0.5
+
+
+def test_the_bound_shrinks_with_the_temperature() -> None:
+    checked = checked_spec("lloyd")
+    fields = {"x": np.array([[0.0], [1.0], [4.0]]), "c": np.array([[0.0], [4.0]])}
+    bounds = [Certifier(checked, {"d": 1, "k": 2}, {}, g).certify(fields, 1, {}).bound for g in (0.5, 1.0, 2.0, 4.0)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[-1] < 1e-3 < bounds[0]
