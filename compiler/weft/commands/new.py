@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 
 from weft.commands.folder import whole_file
+from weft.commands.inspect import in_colour
 from weft.commands.options import UsageError, add_json
 from weft.errors import SpecError
+from weft.highlighting import coloured
 from weft.language.check import check
 from weft.language.parse import parse
 from weft.source import Source, printable
@@ -41,7 +43,7 @@ layer
   y[i,j] = argmin[j] |x[i] - c[j]|^2
   then
   # a mean over no points is undefined: `else` says what to use instead
-  c[j] = (1 - rate) * c[j] + rate * (mean[i] x[i] where y[i,j] else c[j])
+  c[j]   = (1 - rate) * c[j] + rate * (mean[i] x[i] where y[i,j] else c[j])
 
 # What comes out, under the names of the files that  weft run  writes.
 outputs centers = c, labels = y
@@ -69,7 +71,8 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.output or f"{options.name}.weft")
     text = starter(options.name, path.name if options.output != "-" else f"{options.name}.weft")
     if options.output == "-":
-        print(json.dumps({"ok": True, "text": text}) if options.json else text, end="\n" if options.json else "")
+        shown = coloured(text) if in_colour() else text
+        print(json.dumps({"ok": True, "text": text}) if options.json else shown, end="\n" if options.json else "")
         return 0
     if path.is_dir() or (path.exists() and not options.force):
         raise UsageError(f"{printable(str(path))} exists; add --force to replace it, or choose another file with -o")

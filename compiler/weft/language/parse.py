@@ -26,10 +26,15 @@ DANGLING = ("+", "-", "*", "/", "=", "+=", "-=", "else", "where", "and", "weight
 
 def read_spec(path: str | PathLike[str]) -> Source:
     """The text of a spec file, named by its path; an `InputError` when it is no text of sensible size."""
+    return Source(str(path), spec_text(read_bytes(path), str(path)))
+
+
+def read_bytes(path: str | PathLike[str]) -> bytes:
+    """The bytes of a spec file, or one more than a spec may have."""
     shown = printable(str(path))
     try:
         with Path(path).open("rb") as file:
-            data = file.read(LARGEST + 1)
+            return file.read(LARGEST + 1)
     except IsADirectoryError:
         raise InputError(f"{shown} is a folder, not a spec file") from None
     except FileNotFoundError:
@@ -37,6 +42,11 @@ def read_spec(path: str | PathLike[str]) -> Source:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable file name"
         raise InputError(f"cannot read {shown}: {reason}") from None
+
+
+def spec_text(data: bytes, name: str) -> str:
+    """The text in the bytes of a spec, its lines ended by line feeds alone."""
+    shown = printable(name)
     if len(data) > LARGEST:
         raise InputError(f"{shown} is too large for a spec: more than {LARGEST // 1_000_000} MB; is it a data file?")
     if b"\0" in data:
@@ -49,7 +59,7 @@ def read_spec(path: str | PathLike[str]) -> Source:
         raise InputError(
             f"{shown} is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line} has no meaning; save it as UTF-8"
         ) from None
-    return Source(str(path), text.replace("\r\n", "\n"))
+    return text.replace("\r\n", "\n")
 
 
 def parse(source: Source | str) -> Spec:
