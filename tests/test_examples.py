@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
-SLOW = {"compile_times"}  # starts a process for every spec
+SLOW = {"compile_times", "a_million_points"}  # a process for every spec; half a minute of k-means
 
 
 @pytest.mark.parametrize(

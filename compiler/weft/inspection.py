@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
-from weft.blockprint import draw
+from weft.compiling import normal_form
+from weft.drawing import Drawing, weighting_text
 from weft.language.bind import bind
 from weft.lowering.graph import build_graph
-from weft.lowering.lower import lower
 from weft.lowering.styles import Styles
 from weft.source import Span, printable
 from weft.types import Checked
@@ -67,7 +67,7 @@ def graph(checked: Checked, options: Options) -> str:
 def normal(checked: Checked, options: Options) -> str:
     """Attention normal form: heads, maps and commits over named slots."""
     bound = bind(checked, options.dims, options.params)
-    return str(lower(build_graph(checked), bound.dims, bound.params, Styles(**options.styles)))
+    return str(normal_form(bound, Styles.read({name: str(value) for name, value in options.styles.items()})))
 
 
 def program(checkpoint: Checkpoint, options: Options) -> str:
@@ -75,10 +75,11 @@ def program(checkpoint: Checkpoint, options: Options) -> str:
     out = []
     for stream in checkpoint.program.streams:
         size = "open" if stream.size is None else f"{stream.size} tokens"
+        size += " and a null token" if stream.null else ""
         out.append(f"stream {stream.name} ({size}, width {stream.width})")
         out += [f"  {s.offset:>4}:{s.offset + s.width:<4} {s.role:<9} {s.name}" for s in stream.slots]
     for e in checkpoint.program.embedding:
-        out.append(f"embed  {e.stream}.{e.slot} <- {e.kind}{' ' + e.source if e.source else ''}")
+        out.append(f"embed  {e.stream}.{e.slot} <- {_embedded(e)}")
     for place, step in checkpoint.program.places():
         out.append(f"step {place}")
         out += [f"  # {equation}" for equation in step.equations]
@@ -87,7 +88,15 @@ def program(checkpoint: Checkpoint, options: Options) -> str:
     for o in checkpoint.program.answers():
         again = f", evaluated again by layer.{o.again} at the end" if o.again is not None else ""
         out.append(f"output {o.name}: {o.kind} of {o.stream}{'.' + o.slot if o.slot else ''}{again}")
+    out += [f"equals the spec when {condition.text}" for condition in checkpoint.program.conditions]
     return "\n".join(out)
+
+
+def _embedded(e: ir.Embed) -> str:
+    if e.kind == "null":
+        number = {-1: f"1 / #{e.source}", 0: "1", 1: f"#{e.source}"}[e.power]
+        return f"0, on the null token {number}"
+    return f"{e.kind} {e.source}".rstrip()
 
 
 def _sublayer(sublayer: ir.Sublayer) -> Iterator[str]:
@@ -96,16 +105,7 @@ def _sublayer(sublayer: ir.Sublayer) -> Iterator[str]:
         return
     yield f"attend sets {', '.join(f'{s}.{t}' for s, t in sublayer.writes) or 'nothing'}"
     for head in sublayer.heads:
-        yield f"  head {head.name}: {head.query} <- {head.keys}, {_weighting(head.weighting)}{_extras(head)}"
-
-
-def _weighting(w: ir.Weighting) -> str:
-    extra = {
-        "argmax": "" if w.ties == "first" else f" ties {w.ties}",
-        "top": f" {w.count}" if w.count is not None else f" {w.percent}%",
-        "normmax": f" gamma {w.gamma}",
-    }
-    return w.kind + extra.get(w.kind, "")
+        yield f"  head {head.name}: {head.query} <- {head.keys}, {weighting_text(head.weighting)}{_extras(head)}"
 
 
 def _extras(head: ir.Head) -> str:
@@ -121,61 +121,33 @@ def _extras(head: ir.Head) -> str:
 def weights(checkpoint: Checkpoint, options: Options) -> str:
     """Every matrix of the file as a block matrix with slot names."""
     out: list[str] = []
+    drawing = Drawing(checkpoint, options.colour)
     for place, step in checkpoint.program.places():
         for n, sublayer in enumerate(step.sublayers):
-            out += _drawn(checkpoint, sublayer, f"{place}.{n}", options.colour)
+            out += drawing.sublayer(sublayer, f"{place}.{n}")
+    for o in checkpoint.program.answers():
+        out += drawing.output(o)
     return "\n".join(out)
 
 
-def _drawn(checkpoint: Checkpoint, sublayer: ir.Sublayer, place: str, colour: bool) -> list[str]:
-    def slots(stream: str) -> tuple[ir.Slot, ...]:
-        return checkpoint.program.stream(stream).slots
-
-    def matrix(title: str, name: str, rows: str | None, columns: str) -> list[str]:
-        array = checkpoint.tensors[name]
-        array = array.reshape(1, -1) if array.ndim == 1 else array
-        return [f"{title}  ({name})", *draw(array, slots(rows) if rows else None, slots(columns), colour)]
-
-    if isinstance(sublayer, ir.FFN):
-        out = [f"== {place} feed-forward {sublayer.stream}: {sublayer.function} -> {', '.join(sublayer.writes)}"]
-        out += matrix("A", sublayer.a, None, sublayer.stream)
-        if sublayer.b is not None:
-            out += matrix("B", sublayer.b, None, sublayer.stream)
-        return out
-    out = [f"== {place} attention"]
-    for stream in (s.name for s in checkpoint.program.streams if s.name in sublayer.carry):
-        out += matrix(f"carry of {stream}", sublayer.carry[stream], stream, stream)
-    for head in sublayer.heads:
-        out.append(f"-- head {head.name}: {head.query} <- {head.keys}, {_weighting(head.weighting)}")
-        scores = [("", head.score), *((f" of mask {n + 1} ({m.op} 0)", m.score) for n, m in enumerate(head.masks))]
-        for what, score in scores:
-            for part in score.parts:
-                factor = "" if part.coefficient is None else f" times {float(checkpoint.tensors[part.coefficient]):.6g}"
-                out += matrix(f"Q{what} {part.kind}{factor}", part.q, None, head.query)
-                out += matrix(f"K{what} {part.kind}", part.k, None, head.keys)
-        if head.weighting.kind in ("lse", "max"):
-            out.append(f"V  writes the number to {', '.join(head.writes)}  ({head.value})")
-        else:
-            out += matrix("V", head.value, head.query, head.keys)
-        if head.self_key:
-            out += matrix("V of the self key", head.self_key.value, head.query, head.query)
-            if head.self_key.row is not None:
-                out += matrix("score of the self key", head.self_key.row, None, head.query)
-    return out
-
-
 def plan(checkpoint: Checkpoint, options: Options) -> str:
-    """What the reference backend does, sub-layer by sub-layer."""
-    out = ["backend reference: every matrix as it is, float64, one problem at a time"]
+    """What the backends do: the linear one by its plan, the reference one with every matrix as it is."""
+    from weft_runtime import RunError, load
+
+    try:
+        out = ["backend linear", *(f"  {line}" for line in str(load(checkpoint).plan()).splitlines())]
+    except RunError as error:
+        out = [f"backend linear: not for this program; {error}"]
+    out += ["backend reference: every matrix as it is, float64, one problem at a time"]
     for place, step in checkpoint.program.places():
         for n, sublayer in enumerate(step.sublayers):
             if isinstance(sublayer, ir.FFN):
-                out.append(f"{place}.{n}  dense feed-forward on {sublayer.stream}")
+                out.append(f"  {place}.{n}  dense feed-forward on {sublayer.stream}")
                 continue
             for head in sublayer.heads:
                 exact = head.weighting.kind in ir.HARD or bool(head.masks)
                 how = "settled exactly where rounding could decide" if exact else "float64"
-                out.append(f"{place}.{n}  head {head.name}: all {head.query} x {head.keys} scores, {how}; exact sums")
+                out.append(f"  {place}.{n}  head {head.name}: all {head.query} x {head.keys} scores, {how}; exact sums")
     return "\n".join(out)
 
 
