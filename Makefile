@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 OUT    ?= out
 
-.PHONY: run test test-slow lint format tables clean
+.PHONY: run test test-slow lint format tables docs clean
 
 run: $(STAMP)
 	@rm -rf $(OUT) && mkdir -p $(OUT)
@@ -32,6 +32,10 @@ format: $(STAMP)
 # The parser's tables are generated from grammar.lark; a test fails when they are out of date.
 tables: $(STAMP)
 	$(BIN)/python -m weft.language.tables
+
+# The table in docs/styles.md and the quoted output in docs/papers.md come from the compiler; tests fail when they are out of date.
+docs: $(STAMP)
+	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_papers.py --update-golden
 
 # torch first, pinned: see constraints.txt. TORCH_INDEX=<url> picks another build of it (PyTorch's CPU-only index, say).
 $(STAMP): pyproject.toml constraints.txt

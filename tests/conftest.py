@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from pages import rewrite
 
 Golden = Callable[[Path, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pages are read, changed and written back test by test, so two workers would undo each other's work."""
+    workers = getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)
+    if config.getoption("--update-golden") and (workers or "PYTEST_XDIST_WORKER" in os.environ):
+        raise pytest.UsageError(
+            "--update-golden writes files that several tests share; run it in one process, without -n (or with -n 0)"
+        )
 
 
 @pytest.fixture
@@ -21,8 +33,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
     def compare(path: Path, text: str) -> None:
         if update:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text + "\n", encoding="utf-8")
+            rewrite(path, text + "\n")
             return
         assert path.exists(), f"no golden file {path}; run pytest with --update-golden and read what it wrote"
         assert text + "\n" == path.read_text(encoding="utf-8")

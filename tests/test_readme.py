@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pages import ROOT, commands, fenced
 from weft.cli import main
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.S)
+BLOCKS = fenced("README.md")
 
 
 @pytest.fixture
@@ -25,20 +25,19 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_commands_run_in_the_order_they_are_shown(workplace: Path) -> None:
-    commands = [line.partition("#")[0].strip() for _, block in BLOCKS for line in block.splitlines()]
-    commands = [command for command in commands if command.startswith("weft ")]
-    assert len(commands) >= 6
-    for command in commands:
-        assert main(shlex.split(command)[1:]) == 0, command
+    shown = commands(BLOCKS)
+    assert len(shown) >= 6
+    for words in shown:
+        assert main(words) == 0, shlex.join(words)
     assert (workplace / "clusters" / "centers.csv").exists()
 
 
 def test_python_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    programs = [block for language, block in BLOCKS if language == "python"]
+    programs = [block.text for block in BLOCKS if block.language == "python"]
     assert programs
     for program in programs:
         exec(compile(program, "README.md", "exec"), {})
-    assert "tested" in capsys.readouterr().out
+    assert "proved" in capsys.readouterr().out
 
 
 def test_the_two_commands_exist() -> None:
