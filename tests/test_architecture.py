@@ -39,6 +39,20 @@ def test_interpreter_shares_nothing_with_lowering_or_runtime() -> None:
             assert name.split(".")[0] != "weft_runtime", f"{path.name} imports {name}"
 
 
+def test_proof_shares_nothing_with_lowering_or_meaning() -> None:
+    shared = ("weft.source", "weft.errors", "weft.syntax", "weft.types", "weft.language", "weft.proof")
+    data = ("weft_runtime.ir", "weft_runtime.checkpoint", "weft_runtime.errors", "weft_runtime.tensors")
+    data += ("weft_runtime.tensor_checks",)
+    paths = list((COMPILER / "proof").glob("*.py"))
+    assert paths
+    for path in paths:
+        for name in imports(path):
+            root = name.split(".")[0]
+            if root in ("weft", "weft_runtime") and name not in ("weft", "weft_runtime"):
+                assert name.startswith(shared + data), f"{path.name} imports {name}"
+            assert root not in ("torch", "networkx", "lark"), f"{path.name} imports {name}"
+
+
 def test_compiler_uses_only_the_contract_of_the_runtime() -> None:
     contract = ("weft_runtime.ir", "weft_runtime.checkpoint", "weft_runtime.errors")
     for path in (COMPILER / "lowering").glob("*.py"):

@@ -292,6 +292,18 @@ def test_compile_json_and_styles(weft: Weft, tmp_path: Path, monkeypatch: pytest
     assert sum(slot["width"] for slot in centers["slots"]) == centers["width"]
 
 
+def test_conditions_are_told_in_words(weft: Weft, tmp_path: Path) -> None:
+    words = ("lloyd", "-D", "d=2", "-D", "k=2", "--erase", "attention")
+    told = "the tokens of points are pairwise distinct in x"
+    code, out, _ = weft("compile", *words, "-o", tmp_path / "m.safetensors")
+    assert code == 0
+    assert f"equals the spec when {told}" in out
+    _, out, _ = weft("compile", *words, "-o", tmp_path / "m.safetensors", "--json")
+    assert json.loads(out)["conditions"][0].startswith(told)
+    _, out, _ = weft("inspect", tmp_path / "m.safetensors", "--stage", "ir")
+    assert f"equals the spec when {told}" in out
+
+
 def test_unrolled_weights_are_counted_per_layer(weft: Weft, tmp_path: Path) -> None:
     words = ["compile", "lloyd", "-Dd=2", "-Dk=3", "--layers", "4", "--json", "-o", tmp_path / "m.safetensors"]
     shared, unrolled = (json.loads(weft(*words, "--weights", kind)[1]) for kind in ("shared", "unrolled"))

@@ -1,19 +1,40 @@
-"""Whatever is fed to the front end, the answer is a spec or a clear error: never another exception."""
+"""Whatever is fed to the front end, the answer is a spec or a clear error; whatever well-typed spec is drawn, every
+style of it agrees with the interpreter.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spec_texts import GOOD
+from weft import cli
+from weft.compiling import compile
 from weft.errors import WeftError
+from weft.evidence.inputs import cases
+from weft.fuzz.campaign import Campaign
+from weft.fuzz.corpus import loaded, report, saved
+from weft.fuzz.reducing import reduced
+from weft.fuzz.simpler import size
+from weft.fuzz.specs import draw
+from weft.fuzz.trials import Failure, Tally, Trial, again, trials
+from weft.fuzz.writing import same, written
 from weft.language.check import check
 from weft.language.parse import parse, read_spec
 from weft.source import Source
+from weft.syntax import FUNCTIONS, REDUCTIONS, TIE_RULES, WEIGHTINGS, walk
+
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
+SEED, SPECS = 102, 20  # of the run that is part of every test run
 
 TEXTS = [path.read_text(encoding="utf-8") for path in GOOD]
 WORDS = sorted({word for text in TEXTS for word in re.findall(r"\w+|\S", text)})
@@ -90,3 +111,144 @@ def mutations(draw: st.DrawFn) -> str:
 @given(mutations())
 def test_mutations_of_good_specs(text: str) -> None:
     front_end(text)
+
+
+# ---- random specs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_a_tree_is_written_as_it_was_read(path: Path) -> None:
+    spec = parse(Source(path.name, path.read_text(encoding="utf-8")))
+    assert same(parse(written(spec)), spec)
+
+
+def test_drawn_specs_mean_something_and_are_written_as_they_are() -> None:
+    for number in range(25):
+        drawn = draw(11, number)
+        assert same(parse(written(drawn.checked.spec)), drawn.checked.spec)
+        assert draw(11, number).text == drawn.text, "the same seed and number must give the same spec"
+        assert set(drawn.dims) == set(drawn.checked.dims)
+
+
+def test_drawn_specs_use_the_whole_language() -> None:
+    seen: set[str] = set()
+    for number in range(300):
+        spec = draw(12, number).checked.spec
+        bodies = [e.body for step in spec.steps for e in step.equations] + [let.body for let in spec.lets]
+        for node in (part for body in bodies for part in walk(body)):
+            seen.add(type(node).__name__)
+            seen.update(str(getattr(node, name, "")) for name in ("kind", "function", "op", "rule"))
+        seen.update(f"{field.type.kind} {field.init.kind if field.init else ''}" for field in spec.inputs)
+        seen |= {"random"} if spec.random else set()
+        seen |= {"state"} if spec.state else set()
+        seen |= {"objective"} if spec.objective is not None else set()
+        seen |= {"then"} if len(spec.steps) > 1 else set()
+        seen |= {"at once"} if any(len(step.equations) > 1 for step in spec.steps) else set()
+    wanted = {*REDUCTIONS, *WEIGHTINGS, *FUNCTIONS, *TIE_RULES, "+", "-", "*", "/", ">", ">=", "<", "<="}
+    wanted |= {"Member", "Different", "Compare", "Else", "Norm", "Square", "Inner", "Power", "Count", "Position"}
+    wanted |= {"Percent", "Neg", "vector ", "unit ", "number ", "onehot ", "simplex ", "real ", "vector spread"}
+    assert wanted | {"random", "state", "objective", "then", "at once"} <= seen
+
+
+def test_random_specs_agree_in_every_style() -> None:
+    campaign = Campaign(seed=SEED, limit=SPECS, most=1, seconds=5.0)
+    found = list(campaign.run())
+    assert not found, report(found[0].trial, found[0].failure)
+    assert campaign.tally.specs == SPECS
+    assert campaign.tally.refused < SPECS / 2, "most random specs should have an attention form"
+    assert campaign.tally.steps > 10 * SPECS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [130, 131])
+def test_random_specs_agree_for_other_seeds(seed: int) -> None:
+    campaign = Campaign(seed=seed, limit=SPECS, most=1)
+    found = list(campaign.run())
+    assert not found, report(found[0].trial, found[0].failure)
+
+
+def test_a_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that doubles what a choice picks is caught, and the spec that shows it is a small one."""
+
+    def faulty(*given: Any, **chosen: Any) -> Any:
+        made = compile(*given, **chosen)
+        tensors = dict(made.tensors)
+        for step in made.program.steps():
+            for sublayer in step.sublayers:
+                for head in getattr(sublayer, "heads", ()):
+                    if head.weighting.kind == "argmax":
+                        tensors[head.value] = made.tensors[head.value] * 2
+        return replace(made, tensors=tensors)
+
+    monkeypatch.setattr("weft.fuzz.trials.compile", faulty)
+    every = (found for number in range(60) for found in trials(draw(1, number), 1, number, Tally(), 1))
+    trial, failure = reduced(*next(found for found in every if found[1].kind == "differs"), seconds=20.0)
+    assert size(trial.checked.spec) <= 16, trial.text
+    assert again(trial) == failure
+    monkeypatch.setattr("weft.fuzz.trials.compile", compile)
+    assert again(trial) is None
+
+
+def test_crashes_are_failures_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crashing(*given: Any, **chosen: Any) -> Any:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("weft.fuzz.trials.compile", crashing)
+    found = next(Campaign(seed=1, limit=1, seconds=1.0).run())
+    assert (found.failure.kind, found.failure.where) == ("crash", "compile: ZeroDivisionError")
+
+
+# ---- the corpus ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_what_was_found_once_agrees_now(path: Path) -> None:
+    trial = loaded(path)
+    failure = again(trial)
+    assert failure is None, report(trial, failure)
+
+
+def test_a_trial_survives_its_file(tmp_path: Path) -> None:
+    drawn = draw(13, 2)
+    (case,) = cases(drawn.checked, drawn.dims, 1, seed=1)
+    trial = Trial(drawn.checked, drawn.dims, {"scores": "dot"}, "float64", case)
+    path = saved(trial, Failure("differs", "in value", "by hand"), tmp_path / "new")
+    back = loaded(path)
+    assert back.text == trial.text
+    assert (back.dims, back.styles, back.dtype) == (trial.dims, trial.styles, trial.dtype)
+    assert all(np.array_equal(back.case.inputs[name], values) for name, values in case.inputs.items())
+    assert (back.case.layers, back.case.seed) == (case.layers, case.seed)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.main(["fuzz", "--cases", "2", "--seed", str(SEED), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"]
+    assert told["specs"] == 2
+
+    def crashing(*given: Any, **chosen: Any) -> Any:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("weft.fuzz.trials.compile", crashing)
+    assert cli.main(["fuzz", "--cases", "1", "--keep", str(tmp_path / "kept")]) == 1
+    out = capsys.readouterr().out
+    assert "ZeroDivisionError: planted" in out
+    assert "algorithm drawn" in out
+    (path,) = (tmp_path / "kept").iterdir()
+    assert cli.main(["fuzz", "--replay", str(path)]) == 1
+    monkeypatch.undo()
+    assert cli.main(["fuzz", "--replay", str(path)]) == 0
+    assert "agrees" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--minutes", "0"], "number of minutes above 0"),
+        (["--replay", "x", "--cases", "1"], "--replay compares saved failures"),
+        (["--replay", "nowhere.json"], "there is no file nowhere.json"),
+    ],
+)
+def test_mistakes_on_the_command_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["fuzz", *words]) in (1, 2)
+    assert says in capsys.readouterr().err

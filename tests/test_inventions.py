@@ -28,7 +28,9 @@ def test_every_step_agrees(name: str, scores: str) -> None:
     checked = invention(name)
     turn = COMBINATIONS.index((name, scores))
     dims = default_dims(checked, 2 - turn % 2, 3)
-    assert_agrees(judge(checked, dims, scores, "float64"), cases(checked, dims, 4, seed=5, first=3 * turn))
+    hard = cases(checked, dims, 4, seed=5, first=3 * turn)
+    ordinary = cases(checked, dims, 1, seed=5, first=1, families=("positive",))
+    assert_agrees(judge(checked, dims, scores, "float64"), [*hard, *ordinary])
 
 
 @pytest.mark.parametrize(("name", "scores"), COMBINATIONS)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weft.api import check, interpret, load, parse, verify
     from weft.compiling import compile
     from weft.evidence.verdict import Verdict
+    from weft.formatting.formatter import format
     from weft.locate import catalogue
     from weft.meaning.interpreter import Interpreter
     from weft_runtime import Checkpoint, Model
@@ -40,6 +41,7 @@ __all__ = [
     "catalogue",
     "check",
     "compile",
+    "format",
     "interpret",
     "load",
     "parse",
@@ -50,6 +52,7 @@ _HOMES = {
     "catalogue": "weft.locate",
     "check": "weft.api",
     "compile": "weft.compiling",
+    "format": "weft.formatting.formatter",
     "interpret": "weft.api",
     "load": "weft.api",
     "parse": "weft.api",

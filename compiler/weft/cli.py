@@ -25,6 +25,12 @@ from weft.commands import (
     compile as command_compile,
 )
 from weft.commands import (
+    fmt as command_fmt,
+)
+from weft.commands import (
+    fuzz as command_fuzz,
+)
+from weft.commands import (
     inspect as command_inspect,
 )
 from weft.commands import (
@@ -53,6 +59,8 @@ COMMANDS: dict[str, ModuleType] = {
     "inspect": command_inspect,
     "list": command_list,
     "new": command_new,
+    "fmt": command_fmt,
+    "fuzz": command_fuzz,
 }
 SUCCESS, REFUSED, USAGE, BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 

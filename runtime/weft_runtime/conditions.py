@@ -35,8 +35,7 @@ def short_leads(program: Program, leads: Mapping[tuple[str, str], float]) -> tup
             mine = {head: lead for (stream, head), lead in leads.items() if stream == condition.stream}
             head = min(mine, key=lambda name: mine[name], default="")
             if head and mine[head] < condition.limit:
-                share = mine[head] / condition.limit
-                found.append(f"{condition.text}: in {head} it led by {share:.3g} of that only")
+                found.append(f"{condition.text}; in {head} it led by {mine[head]:.3g} only")
     return tuple(found)
 
 

@@ -274,8 +274,8 @@ class Condition:
 
     distinct: no two tokens of the stream agree in all of these slots
     bounded: no number in these slots is larger than `limit` in magnitude
-    margin: in every softmax that stands for an argmax, on queries of the stream, the best score leads by `limit`
-            (checked where it runs; a smaller lead is reported, not refused)
+    margin: in every softmax that stands for an argmax, on queries of the stream, the best score leads by `limit`, in
+            units of the score before it is sharpened (a smaller lead is reported, not refused)
     """
 
     kind: Literal["distinct", "bounded", "margin"]

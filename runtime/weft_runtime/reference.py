@@ -180,9 +180,9 @@ class Reference:
             runs.append(run.run(watched))
         results = self._drive(runs, sites, f"{name}.{head.name}")
         for result in results:
-            if result.lead is not None:
-                place = head.query, f"{self.prefix}{name}.{head.name}"
-                self.leads[place] = min(result.lead, self.leads.get(place, inf))
+            if result.lead is not None and head.weighting.sharpness is not None:
+                place, lead = (head.query, f"{self.prefix}{name}.{head.name}"), result.lead / head.weighting.sharpness
+                self.leads[place] = min(lead, self.leads.get(place, inf))
             if result.tiers is not None:
                 self.tiers.setdefault(f"{name}.{head.name}", Tiers()).add(result.tiers)
         if listens(sites.hook_z):

@@ -28,9 +28,9 @@ def _bounded(b: Bounded) -> Condition:
 
 
 def _margin(stream: str, candidates: int, sharpness: float) -> Condition:
-    need = lead(candidates)
+    need = lead(candidates) / sharpness
     text = (
-        f"the best score of every choice on {stream} leads by {need / sharpness:.3g} "
+        f"the best score of every choice on {stream} leads by {need:.3g} "
         f"(hardmax=softmax, sharpness {sharpness:g}: up to {EPS:g} in its weights)"
     )
     return Condition("margin", stream, (), text, need)
