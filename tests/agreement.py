@@ -31,9 +31,16 @@ def default_dims(checked: Checked, width: int = 2, count: int = 3) -> dict[str, 
     return {name: count if name in counts else width for name in checked.dims}
 
 
-def judge(checked: Checked, dims: dict[str, int], scores: str = "l2", dtype: str = "float64", **styles: Any) -> Judge:
+def judge(
+    checked: Checked,
+    dims: dict[str, int],
+    scores: str = "l2",
+    dtype: str = "float64",
+    backend: str = "auto",
+    **styles: Any,
+) -> Judge:
     """The compiled spec, ready to be compared with its meaning."""
-    return judge_of(checked, compile(checked, dims, scores=scores, **styles), dtype)  # type: ignore[arg-type]
+    return judge_of(checked, compile(checked, dims, scores=scores, **styles), dtype, backend)  # type: ignore[arg-type]
 
 
 def assert_agrees(judge: Judge, cases: Iterable[Case], answers: bool = False) -> list[Outcome]:

@@ -1,0 +1,54 @@
+"""A seed -> random specs, one after the other, until time or number runs out, and what was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from weft.fuzz.reducing import SECONDS, reduced
+from weft.fuzz.specs import Drawn, draw
+from weft.fuzz.trials import Failure, Tally, Trial, trials
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One failure, made small; `number` is that of the spec it was found with."""
+
+    number: int
+    trial: Trial
+    failure: Failure
+
+
+@dataclass(slots=True)
+class Campaign:
+    """Random specs of one seed. `limit` and `minutes` bound it; both may be open."""
+
+    seed: int = 0
+    limit: int | None = None
+    minutes: float | None = None
+    most: int = 10  # failures, after which it stops
+    seconds: float = SECONDS  # spent on making one failure small
+    first: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+    def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[Found]:
+        """Everything that fails, as it is found; a fault that shows in several styles of one spec counts once."""
+        until = None if self.minutes is None else time.monotonic() + 60 * self.minutes
+        number, found = self.first, 0
+        while found < self.most and (self.limit is None or number < self.first + self.limit):
+            if until is not None and time.monotonic() > until:
+                return
+            say(f"spec {number}: {self.tally.steps} steps compared, {found} failures")
+            seen: set[tuple[str, str]] = set()
+            for trial, failure in self._trials(number):
+                if (failure.kind, failure.where) not in seen:
+                    seen.add((failure.kind, failure.where))
+                    say(f"spec {number}: {failure.kind}, making it small")
+                    found += 1
+                    yield Found(number, *reduced(trial, failure, self.seconds))
+            number += 1
+
+    def _trials(self, number: int) -> Iterator[tuple[Trial, Failure]]:
+        drawn: Drawn = draw(self.seed, number)
+        yield from trials(drawn, self.seed, number, self.tally)
