@@ -27,6 +27,7 @@ from weft.lowering.normal import (
     NormalHead,
     NormalScore,
     NormalStep,
+    counted,
 )
 from weft.source import Source, Span
 from weft_runtime import ir
@@ -145,6 +146,9 @@ class Emitter:
                 self.used[d.stream].update(dict.fromkeys(d.sources))
                 wanted[key] = d
         self.kept = dict(reversed(list(wanted.items())))
+        for slots in self.used.values():
+            if not slots:  # tokens that nobody reads are still there to be counted
+                slots[ONE] = None
 
     def _names(self, stream: str) -> dict[str, None]:
         """What tokens find themselves by: their one-hot names, or what they look like."""
@@ -174,8 +178,9 @@ class Emitter:
     def role(self, stream: str, slot: str) -> ir.Roles:
         if slot in self.normal.algorithm.checked.fields and self.normal.algorithm.checked.fields[slot].home == stream:
             return "field"
-        constant = slot in (ONE, NAME, POSITION) or slot.startswith("#") or (stream, slot) in self.normal.shifts
-        if constant or slot in self.normal.nulls.get(stream, {}):
+        constant = slot in (ONE, NAME, POSITION) or (stream, slot) in self.normal.shifts
+        sets = self.normal.algorithm.checked.sets
+        if constant or counted(slot, sets) or slot in self.normal.nulls.get(stream, {}):
             return "constant"
         return "derived" if (stream, slot) in self.kept else "scratch"
 

@@ -102,7 +102,9 @@ class Expressions(Ratios):
             case ast.Else():
                 if isinstance(node.body, ast.Call) and node.body.function == "unit":
                     return self._unit(sub(node.body.body), sub(node.fallback), context)
-                return self.otherwise(sub(node.body), sub(node.fallback))
+                before = len(self.opened)
+                body = sub(node.body)
+                return self.otherwise(body, sub(node.fallback), self.opened[before:])
             case ast.Reduce():
                 return self._reduce(node, env, context)
             case ast.Weigh():
@@ -217,6 +219,10 @@ class Expressions(Ratios):
         return lse + Poly.const(Fraction(math.log(single[2])))
 
     def _unit(self, p: Poly, fallback: Poly | None, context: str) -> Poly:
+        if not p.terms:
+            if fallback is None:
+                raise Refused("unit of a vector that is always 0", code="L302")
+            return fallback
         i = token_of(p, context)
         form = self.linear(p, i)
         other = None if fallback is None else self.linear(fallback, i)
@@ -255,6 +261,7 @@ class Expressions(Ratios):
             )
         rule = self._rule_of(node, -p if node.kind in ("argmin", "lowest") else p, masks, env, (q, k))
         self.spans.setdefault(rule, node.span)
+        self.open_rule(rule)
         return Poly.atom(Weight(rule, q, k))
 
     def _rule_of(self, node: ast.Weigh, p: Poly, masks: tuple[MaskRule, ...], env: Env, pair: tuple[str, str]) -> Rule:

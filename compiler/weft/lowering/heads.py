@@ -22,6 +22,7 @@ from weft.lowering.algebra import (
     Name,
     Number,
     Poly,
+    Size,
     Total,
     Vector,
     Weight,
@@ -54,6 +55,8 @@ class Heads(Members):
     landed: dict[int, str]  # total -> the slot its head writes
     heads: dict[tuple[str, str, Rule, int], NormalHead]
     spans: dict[Rule, Span]  # where a rule came from, for messages
+    opened: list[Rule]  # rules that may leave a query without weight, in order of appearance
+    caught: set[Rule]  # those that an `else` has seen
     scratch: int
 
     # ---- totals
@@ -62,7 +65,23 @@ class Heads(Members):
         """The polynomial that stands for a sum over keys."""
         self.sums.append(s)
         self.spans.setdefault(s.rule, self.span)
+        self.open_rule(s.rule)
         return Poly.atom(Total(len(self.sums) - 1, s.query, s.width))
+
+    def positive(self, p: Poly) -> bool:
+        """Whether a polynomial is known to be > 0: positive coefficients on counts and positive fields."""
+
+        def sure(a: object) -> bool:
+            if isinstance(a, Number) and a.slot in self.checked.fields:
+                return self.checked.fields[a.slot].positive
+            return isinstance(a, Size)
+
+        return bool(p.terms) and all(c > 0 and not v and all(sure(a) for a, _ in s) for (s, v), c in p.terms.items())
+
+    def open_rule(self, rule: Rule) -> None:
+        """Notes a rule that may leave a query without weight: some `else` has to see it."""
+        if rule.partial and (rule.masks or not self.positive(thaw(rule.score))):
+            self.opened.append(rule)
 
     def finalise(self, p: Poly, only: str | None = None) -> Poly:
         """Replaces pending sums by the slots their heads write (only those that land on token `only`, if given)."""

@@ -8,7 +8,7 @@ floats; `emit` lays the slots out and writes the matrices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -27,6 +27,11 @@ NAME = "id()"  # one-hot name of a token of a fixed set
 def count_slot(set_name: str) -> str:
     """The slot that holds the number of tokens of a set."""
     return f"#{set_name}"
+
+
+def counted(slot: str, sets: Container[str]) -> str | None:
+    """The set whose tokens a slot counts, or None."""
+    return slot[1:] if slot.startswith("#") and slot[1:] in sets else None
 
 
 SHIFT_FREE = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # unchanged by a constant per query
@@ -74,7 +79,10 @@ class Rule:
         """Whether a query may be left with no weight at all."""
         if self.self_key is not None or self.kind in ("sum", "exp"):
             return False
-        return bool(self.masks) or self.kind == "normalize"
+        if self.kind == "normalize":
+            score = thaw(self.score)
+            return bool(self.masks) or not (score.is_const and score.constant > 0)
+        return bool(self.masks)
 
     def with_last(self) -> Rule:
         return replace(self, self_key="last")

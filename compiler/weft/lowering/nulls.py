@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from weft.errors import InputError
 from weft.lowering.lower import NormalForm
-from weft.lowering.normal import ONE, DotPart, Form, NormalHead, NormalMask, NormalScore
+from weft.lowering.normal import ONE, DotPart, Form, NormalHead, NormalMask, NormalScore, counted
 
 NULL = "null"
 BLIND = ("sum", "exp", "normalize")  # a key whose value and dot products are 0 adds nothing to these
@@ -70,12 +70,13 @@ class _Nulls:
         """A slot that is the same number on every token: a factor and a power of a token count."""
         if slot == ONE:
             return Fraction(1), ("", 0)
-        if slot.startswith("#"):
+        sets = self.normal.algorithm.checked.sets
+        if counted(slot, sets):
             return Fraction(1), (slot[1:], 1)
         derived = self.normal.derived.get((stream, slot))
         if derived is not None and derived.function == "reciprocal" and len(derived.form) == 1:
             ((source, c),) = derived.form.items()
-            if source.startswith("#"):
+            if counted(source, sets):
                 return 1 / c, (source[1:], -1)
         what = f"the null key of {stream} has a value of its own on every token ({slot})"
         raise InputError(f"null=token: {what}, so no single token holds it; use null=key")

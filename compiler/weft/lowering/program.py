@@ -12,7 +12,7 @@ from weft.language.check import type_of
 from weft.lowering.emit import Emitter
 from weft.lowering.lower import OBJECTIVE, NormalForm
 from weft.lowering.matrices import Array
-from weft.lowering.normal import NAME, ONE, POSITION, NormalStep
+from weft.lowering.normal import NAME, ONE, POSITION, NormalStep, counted
 from weft.types import FieldType
 from weft_runtime import ir
 
@@ -147,7 +147,7 @@ class _Builder:
             if slot in self.normal.nulls.get(stream, {}):
                 source, power = self.normal.nulls[stream][slot]
                 out.append(ir.Embed("null", stream, slot, source, power))
-            elif slot.startswith("#"):
+            elif counted(slot, self.checked.sets):
                 out.append(ir.Embed("count", stream, slot, slot[1:]))
             else:
                 kinds = {ONE: "one", NAME: "identity", POSITION: "position"}

@@ -7,6 +7,7 @@ A else B                              the self key that counts only when nothing
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from weft.lowering.reductions import Reductions
 from weft.lowering.slots import Refused
 
 ONE_EACH = "give each its own `else`, in parentheses"
+HIDDEN = "it is inside a score, or its value cancels or is always 0; give it an `else` of its own, in parentheses"
 
 
 def token_of(p: Poly, context: str) -> str:
@@ -33,22 +35,14 @@ def token_of(p: Poly, context: str) -> str:
 class Ratios(Reductions):
     """Quotients and fallbacks."""
 
-    def positive(self, p: Poly) -> bool:
-        """Whether a polynomial is known to be > 0: positive coefficients on counts and positive fields."""
-
-        def sure(a: object) -> bool:
-            if isinstance(a, Number) and a.slot in self.checked.fields:
-                return self.checked.fields[a.slot].positive
-            return isinstance(a, Size)
-
-        return bool(p.terms) and all(c > 0 and not v and all(sure(a) for a, _ in s) for (s, v), c in p.terms.items())
-
     def divide(self, x: Poly, y: Poly, context: str) -> Poly:
         """x / y."""
         if y.is_const:
             if not y.constant:
                 raise Refused("division by zero", code="L302")
             return x.scale(1 / y.constant)
+        if not x.terms:
+            raise Refused("this is always 0, or a division by zero", "write 0", code="L302")
         head = self._normalised(x, y)
         if head is not None:
             return head
@@ -129,8 +123,8 @@ class Ratios(Reductions):
 
     # ---- else
 
-    def otherwise(self, p: Poly, fallback: Poly) -> Poly:
-        """p else fallback."""
+    def otherwise(self, p: Poly, fallback: Poly, opened: Sequence[Rule] = ()) -> Poly:
+        """p else fallback; `opened` are the rules of p that may leave a query without weight."""
         open_totals = [a for a in sorted(p.atoms, key=repr) if isinstance(a, Total) and self.sums[a.id].rule.partial]
         nested = [
             v
@@ -144,6 +138,13 @@ class Ratios(Reductions):
             for a in sorted(p.atoms, key=repr)
             if isinstance(a, Weight) and isinstance(a.rule, Rule) and a.rule.partial
         ]
+        seen = {self.sums[a.id].rule for a in (*open_totals, *nested)} | {a.rule for a in stored}
+        for rule in opened:
+            if rule not in seen and rule not in self.caught:
+                refused = Refused("this may be undefined, and the `else` after it cannot tell", HIDDEN, code="L303")
+                refused.span = self.spans.get(rule)
+                raise refused
+        self.caught |= {rule for rule in seen if isinstance(rule, Rule)}
         if stored:
             return self._stored_else(p, fallback, stored, bool(open_totals or nested))
         if not open_totals and not nested:
@@ -152,7 +153,11 @@ class Ratios(Reductions):
         own = {(((a, 1),), None) if not a.width else ((), a): a for a in open_totals}
         rest = Poly({m: c for m, c in p.terms.items() if m not in own})
         linear = (
-            not nested and len(rules) == 1 and all(m in p.terms for m in own) and not set(open_totals) & set(rest.atoms)
+            not nested
+            and len(rules) == 1
+            and all(m in p.terms for m in own)
+            and not set(open_totals) & set(rest.atoms)
+            and rest.atoms <= fallback.atoms  # else rest + (fallback - rest) would round off what it cancels
         )
         if not linear or any(r.kind in ("lse", "max") and len(open_totals) > 1 for r in rules):
             return self._select(p, fallback, [*open_totals, *nested])

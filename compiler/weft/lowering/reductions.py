@@ -76,6 +76,7 @@ class Reductions(Heads):
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in far else None)
         else:
             body = body.replace(lambda a: self._multiplied_out(a) if a in far else None)
+        body = self._weighted_exponentials(body, q, k)
         crowded = {
             a
             for scalars, _ in body.terms
@@ -91,6 +92,21 @@ class Reductions(Heads):
             keep = next((a for a in sorted(crowded, key=repr) if a.key == k), None)
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in crowded and a != keep else None)
         return self.finalise(self.merge_rows(body), k)
+
+    def _weighted_exponentials(self, body: Poly, q: str, k: str) -> Poly:
+        """Exponentials beside a weighting are values of its keys: rows, if one of the sets is fixed."""
+        beside = {
+            a
+            for scalars, _ in body.terms
+            for a, _ in scalars
+            if isinstance(a, Exp) and any(isinstance(b, Weight) for b, _ in scalars)
+        }
+        if beside and self.tokens(q) is None and self.tokens(k) is None:
+            raise Refused(
+                "a weighting times an exponential of two tokens of open sets has no attention form",
+                "add the exponent to the score of a softmax, or store one of the two first",
+            )
+        return body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in beside else None) if beside else body
 
     def _multiplied_out(self, a: Atom) -> Poly:
         """A distance beside a weight, both sets open: no head holds the product, so it is multiplied out."""

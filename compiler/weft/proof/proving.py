@@ -1,0 +1,87 @@
+"""`prove`: exactly first; if that fails, with weights that are only near the constants they stand for."""
+
+from __future__ import annotations
+
+import gc
+
+from weft.language.check import check
+from weft.language.parse import parse
+from weft.proof.interface import differences
+from weft.proof.prover import Prover
+from weft.proof.report import Equation, Proof
+from weft.proof.state import Sizes
+from weft.source import Source
+from weft.types import Checked
+from weft_runtime.checkpoint import Checkpoint
+
+MOST_AMBIGUOUS = 8  # tensors tried one by one
+SLACK = 1e-9  # the largest relative error of a weight with which a proof up to eps is attempted
+
+
+def prove(checkpoint: Checkpoint, checked: Checked | None = None, *, slack: float = SLACK) -> Proof:
+    """Shows that the matrices of a checkpoint compute the equations of its spec, or says which ones it could not show.
+
+    `checked` replaces the spec in the checkpoint. With `slack` 0 weights must be exact or correctly rounded.
+    """
+    if checked is None:
+        checked = check(parse(Source(checkpoint.spec_name or "spec", checkpoint.spec_text)))
+    wrong = _interface(checkpoint, checked)
+    if wrong:
+        return Proof(checked.spec.name, tuple(wrong))
+    exact = _best(checkpoint, checked, 0.0)
+    if exact.verdict != "not shown" or not slack:
+        return exact
+    near = _best(checkpoint, checked, slack)
+    return near if near.verdict != "not shown" and near.eps else exact
+
+
+def _best(checkpoint: Checkpoint, checked: Checked, slack: float) -> Proof:
+    """The attempt that shows most, where some weights may stand for one constant or for another."""
+    best, ambiguous = _attempt(checkpoint, checked, slack, frozenset())
+    chosen: frozenset[str] = frozenset()
+    if best.verdict != "not shown" or not ambiguous:
+        return best
+    every = frozenset(ambiguous)
+    for others in (every, *(frozenset({name}) for name in ambiguous[:MOST_AMBIGUOUS])):
+        tried = chosen | others if others != every else every
+        proof, _ = _attempt(checkpoint, checked, slack, tried)
+        if len(proof.failures) < len(best.failures):
+            best, chosen = proof, tried
+        if best.verdict != "not shown":
+            break
+    return best
+
+
+def _interface(checkpoint: Checkpoint, checked: Checked) -> list[Equation]:
+    sizes = Sizes(checked, checkpoint.dims)
+    if set(checkpoint.dims) != set(checked.dims):
+        return [Equation("interface", "dimensions", "", "not shown", "the file does not have the spec's dimensions")]
+    lacking = [p.name for p in checked.params.values() if p.default is None and p.name not in checkpoint.params]
+    if lacking or set(checkpoint.params) - set(checked.params):
+        return [Equation("interface", "parameters", "", "not shown", "the file does not have the spec's parameters")]
+    found = differences(checkpoint.program, checked, sizes)
+    return [Equation("interface", "declarations", "", "not shown", sentence) for sentence in found]
+
+
+def _attempt(
+    checkpoint: Checkpoint, checked: Checked, slack: float, others: frozenset[str]
+) -> tuple[Proof, tuple[str, ...]]:
+    """A proof, and the tensors whose weights could be read in another way."""
+    prover = Prover(checkpoint, checked, slack, others)
+    collects = gc.isenabled()
+    gc.disable()  # millions of small tuples and no cycles: looking for some takes half of the time
+    try:
+        prover.run()
+    finally:
+        if collects:
+            gc.enable()
+    notes = tuple(f"{text} ({count} times)" for text, count in sorted(prover.constants.rounded.items()))
+    proof = Proof(
+        checked.spec.name,
+        tuple(prover.equations),
+        tuple(prover.invariants),
+        tuple(prover.assumptions),
+        notes,
+        max(prover.constants.error, prover.constants.spread),
+    )
+    return proof, tuple(prover.constants.ambiguous)

@@ -1,0 +1,76 @@
+"""What a proof answers: every equation with its strength, the invariants of the induction, what is assumed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+Strength: TypeAlias = Literal["proved", "proved up to eps", "not shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """One equation of the spec, the part of the program it was held against, and what came of it."""
+
+    place: str  # layer.0, start, output NAME, objective
+    equation: str
+    matched: str
+    strength: Strength
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """All equations of one checkpoint, and what they show together."""
+
+    name: str
+    steps: tuple[Equation, ...]
+    invariants: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    constants: tuple[
+        str, ...
+    ] = ()  # irrational or periodic constants, of which weights are the correctly rounded value
+    eps: float = 0.0  # see `error`
+
+    @property
+    def verdict(self) -> Strength:
+        """Proved when every equation is."""
+        if not self.steps or any(step.strength == "not shown" for step in self.steps):
+            return "not shown"
+        return "proved up to eps" if self.eps else "proved"
+
+    @property
+    def error(self) -> str:
+        """What `eps` bounds."""
+        if not self.eps:
+            return ""
+        what = "no weight is further than that, relatively, from the constant it stands for"
+        return f"eps = {self.eps:.2g}: {what}, and no score further off when all coordinates are at most 1"
+
+    @property
+    def failures(self) -> tuple[Equation, ...]:
+        return tuple(step for step in self.steps if step.strength == "not shown")
+
+    def json(self) -> dict[str, Any]:
+        """The proof as plain data."""
+        return {**asdict(self), "verdict": self.verdict}
+
+    def text(self) -> str:
+        """The proof as people read it."""
+        shown = sum(step.strength != "not shown" for step in self.steps)
+        lines = [f"{self.name}: {self.verdict} ({shown} of {len(self.steps)} equations), in exact arithmetic"]
+        if self.eps:
+            lines.append(self.error)
+        for step in self.steps:
+            lines.append(f"  {step.place}: {step.equation}")
+            lines.append(f"    {step.strength}: {step.matched}" + (f"; {step.reason}" if step.reason else ""))
+        for title, notes in (
+            ("by induction over the layers", self.invariants),
+            ("assuming that", self.assumptions),
+            ("weights that are the correctly rounded value of", self.constants),
+        ):
+            if notes:
+                lines += [f"{title}:", *(f"  {note}" for note in notes)]
+        return "\n".join(lines)
+
+    __str__ = text
