@@ -87,6 +87,8 @@ class Weights(Mapping[str, Tensor]):
     def linear(self, z: Tensor, name: str) -> Tensor:
         """z @ matrix.T, every sum rounded once.      (n, d), (r, d) -> (n, r); a vector is a matrix of one row"""
         matrix = self._matrix(name)
+        if not matrix.shape[1]:
+            return z.new_zeros(len(z), len(matrix))
         if matrix.is_meta or matrix.requires_grad:
             return weighted_sum(z, matrix.T)
         plan = self._planned(name)
@@ -103,7 +105,7 @@ class Weights(Mapping[str, Tensor]):
 
     def radius(self, z: Tensor, error: Tensor, name: str) -> Tensor:
         """Radius of `linear(z, name)` when z is known to +-error."""
-        if z.is_meta:
+        if z.is_meta or not self._matrix(name).shape[1]:
             return z.new_zeros(len(z), len(self._matrix(name)))
         plan = self._planned(name)
         passed = torch.where(plan.coefficient == 0, 0.0, error[:, plan.column] * plan.coefficient.abs())

@@ -19,8 +19,8 @@ class Check:
     `worst` is the error that came nearest to what is allowed, `allowed` the bound there, 16 * eps * kappa * max|f|
     with `kappa` the condition of that equation; 0 allowed means bit for bit. `shows` is what the check is worth if it
     passes. A `proof` is about the equations in exact arithmetic, for all inputs; `cases` counts them, and `worst` is
-    the largest relative error of a weight that stands for a constant. Other checks are about what runs: rounding,
-    precisions, backends.
+    the largest relative error of a weight that stands for a constant. A `certificate` bounds how far what is computed
+    is from the spec. Other checks are about what runs: rounding, precisions, backends.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Check:
     detail: str = ""
     shows: Strength = "tested"
     proof: bool = False
+    certificate: bool = False
 
     @property
     def strength(self) -> Strength:
@@ -51,10 +52,10 @@ class Verdict:
 
     @property
     def verdict(self) -> Strength:
-        """As strong as the weakest proof, unless a check failed; without proofs as the weakest check."""
+        """As strong as the weakest proof or certificate, unless a check failed; without any, as the weakest check."""
         if not all(check.passed for check in self.checks):
             return "not shown"
-        deciding = [check for check in self.checks if check.proof] or self.checks
+        deciding = [check for check in self.checks if check.proof or check.certificate] or self.checks
         return max((check.strength for check in deciding), key=ORDER.index, default="not shown")
 
     @property
@@ -64,6 +65,9 @@ class Verdict:
         match self.verdict:
             case "proved":
                 return f"proved in exact arithmetic, for all inputs and any number of layers; {tested}"
+            case "proved up to eps" if any(check.certificate for check in self.checks):
+                near = "how far that is from the spec is certified layer by layer where leads are large enough"
+                return f"the weights are proved to compute the spec at this sharpness, for all inputs; {near}; {tested}"
             case "proved up to eps":
                 return f"proved for all inputs and any number of layers up to the stated error of weights; {tested}"
             case "tested":

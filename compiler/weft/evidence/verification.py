@@ -13,18 +13,19 @@ strongest that comparison can give, and what remains where an equation is not pr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from weft.compiling import SpecLike, checked_spec, compile
-from weft.errors import InputError
+from weft.compiling import SpecLike, at_temperature, checked_spec, compile
+from weft.errors import InputError, WeftError
 from weft.evidence.verdict import Check, Verdict
 from weft.language.check import check
 from weft.language.parse import parse
 from weft.locate import is_model
-from weft.lowering.styles import CHOICES
+from weft.lowering.styles import CHOICES, Styles
 from weft.source import Source, printable
 from weft.types import Checked
 from weft_runtime.checkpoint import Checkpoint
@@ -38,6 +39,8 @@ __all__ = ["Check", "Verdict", "verify"]
 Dtype = Literal["float64", "float32"]
 DTYPES: tuple[Dtype, ...] = ("float64", "float32")
 CASES = 20
+
+OTHERS = 0.15  # of the cases, for styles beside those of scores
 
 # Widths of vectors and sizes of fixed sets where the user leaves them open; the first is the ordinary one.
 SIZES = ((2, 3), (1, 2), (3, 1), (1, 1), (2, 5))
@@ -55,7 +58,7 @@ def verify(
     progress: Callable[[str], None] | None = None,
     backend: str = "auto",
 ) -> Verdict:
-    """Judges a spec (compiled in every style, at several sizes unless `dims` fixes them) or a model as it is.
+    """Judges a spec (compiled in every style that equals it, at several sizes unless `dims` fixes them) or a model.
 
     `data` (input -> array) is compared on as well, next to `cases` generated cases per style and precision.
 
@@ -65,6 +68,7 @@ def verify(
     """
     from weft.evidence.proofs import proofs
     from weft.evidence.runs import examples, layers, on_data
+    from weft.evidence.temperature import temperature
     from weft.evidence.trajectories import whole_runs
 
     if cases < 1:
@@ -75,29 +79,46 @@ def verify(
     if model is not None:
         _unchanged(model, dims, params)
     _known_inputs(checked, data or {})
-    groups = _compiled(checked, dims or {}, params or {}, data or {}) if model is None else _as_it_is(model)
+    groups = _compiled(checked, dims or {}, params or {}, data or {}) if model is None else [_as_it_is(checked, model)]
     found: list[Check] = []
     proved: list[Proof] = []
     if checked.spec.examples:
         say("examples")
-        found += examples(checked, model, tuple(groups), backend)
-    for style, subjects in groups.items():
-        say(f"proof, {style}")
-        one, behind = proofs(checked, [subject.checkpoint for subject in subjects], style)
+        found += examples(checked, model, CHOICES["scores"], backend)
+    for group in groups:
+        say(f"proof, {group.style}")
+        one, behind = proofs(checked, [subject.checkpoint for subject in group.subjects], group.style)
         found.append(one)
         proved += behind
-    for style, subjects in groups.items():
+    for group in groups:
+        style, first = group.style, group.subjects[0].checkpoint
         for dtype in dtypes:
             say(f"layers, {style}, {dtype}")
-            found.append(layers(checked, subjects, style, dtype, cases, seed, backend))
+            count = max(1, round(cases * group.share))
+            found.append(layers(checked, group.subjects, style, dtype, count, seed, backend))
         if data:
             say(f"your data, {style}")
-            found += [on_data(checked, subjects[0].checkpoint, style, dtype, data, seed, backend) for dtype in dtypes]
-        say(f"whole runs, {style}")
-        run = whole_runs(checked, subjects[0].checkpoint, style, seed, backend=backend)
-        found += [] if run is None else [run]
-    conditions = {c.text: None for subjects in groups.values() for c in subjects[0].checkpoint.program.conditions}
+            found += [on_data(checked, first, style, dtype, data, seed, backend) for dtype in dtypes]
+        if group.whole:
+            say(f"whole runs, {style}")
+            run = whole_runs(group.meant, first, style, seed, backend=backend)
+            found += [] if run is None else [run]
+        if group.meant is not checked:
+            say(f"temperature, {style}")
+            found.append(temperature(checked, first, cases, seed, data))
+    conditions = {c.text: None for group in groups for c in group.subjects[0].checkpoint.program.conditions}
     return Verdict(checked.spec.name, tuple(found), seed, tuple(conditions), tuple(proved))
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Models of one style. `meant` is the spec they compute: at finite temperature, not the one that was written."""
+
+    style: str
+    subjects: list[Subject]
+    meant: Checked
+    share: float = 1.0  # of the cases
+    whole: bool = True  # whether whole runs are compared too
 
 
 def _spec(target: SpecLike | Checkpoint) -> Checked:
@@ -125,24 +146,38 @@ def _unchanged(model: Checkpoint, dims: Mapping[str, Any] | None, params: Mappin
             raise InputError(f"this model was compiled without {name}; compile the spec with it to judge that")
 
 
-def _as_it_is(model: Checkpoint) -> dict[str, list[Subject]]:
+def _as_it_is(checked: Checked, model: Checkpoint) -> _Group:
     from weft.evidence.runs import Subject
 
-    return {model.program.options.get("scores", "as it is"): [Subject(model)]}
+    meant = at_temperature(checked, Styles.read(dict(model.program.options)))
+    return _Group(model.program.options.get("scores", "as it is"), [Subject(model)], meant)
 
 
 def _compiled(
     checked: Checked, dims: Mapping[str, int], params: Mapping[str, float], data: Mapping[str, Any]
-) -> dict[str, list[Subject]]:
-    """The spec in every style of scores, at every size to be judged."""
+) -> list[_Group]:
+    """The spec in both styles of scores at every size to be judged, and in every other style that equals it."""
+    from weft.effects import choices, chosen, same
     from weft.evidence.runs import Subject
 
     sizes = list(_dimensions(checked, dims, data))
     shares = [1.0] if len(sizes) == 1 else [0.4] + [0.6 / (len(sizes) - 1)] * (len(sizes) - 1)
-    groups: dict[str, list[Subject]] = {}
+    groups, plain = [], {}
     for style in CHOICES["scores"]:
-        made = (compile(checked, one, params, scores=style) for one in sizes)  # type: ignore[arg-type]
-        groups[style] = [Subject(model, share) for model, share in zip(made, shares, strict=True)]
+        made = [compile(checked, one, params, scores=style) for one in sizes]  # type: ignore[arg-type]
+        plain[style] = made[0]
+        subjects = [Subject(model, share) for model, share in zip(made, shares, strict=True)]
+        groups.append(_Group(style, subjects, checked))
+    for style, value in choices():
+        if style in ("scores", "hardmax"):  # a finite temperature is another algorithm, near this one
+            continue
+        keywords = chosen(style, value)
+        try:
+            model = compile(checked, sizes[0], params, **keywords)
+        except WeftError:  # a style that says it does not apply
+            continue
+        if not same(model, plain[keywords.get("scores", "l2")]):
+            groups.append(_Group(f"{style}={value}", [Subject(model)], checked, OTHERS, whole=False))
     return groups
 
 

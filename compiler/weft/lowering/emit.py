@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -98,10 +99,10 @@ def zero_sum_lift(width: int) -> Array:
     U^T LayerNorm(U v) = v / |v|.
     """
     out = np.zeros((width + 1, width))
-    for j in range(1, width + 1):
-        out[:j, j - 1] = 1.0
-        out[j, j - 1] = -float(j)
-        out[:, j - 1] /= np.sqrt(j * (j + 1.0))
+    with localcontext(Context(prec=60)):  # every entry is the float64 nearest to its formula
+        for j in range(1, width + 1):
+            out[:j, j - 1] = float(1 / Decimal(j * (j + 1)).sqrt())
+            out[j, j - 1] = -float(j / Decimal(j * (j + 1)).sqrt())
     return out
 
 
@@ -219,7 +220,7 @@ class Emitter:
             else:
                 mix = np.ones((1, len(a))) if function == "dot" else np.eye(d.width)
             function = "product"
-            if self.normal.styles.square == "relu2" and d.a == d.b and mix.shape[1] == len(a):
+            if self.normal.styles.square == "relu2" and np.array_equal(a, b):
                 function, a, b, mix = "relu2", np.concatenate([a, -a]), None, np.concatenate([mix, mix], axis=1)
         else:
             a, mix = columns.rows([(d.form, d.width)]), np.eye(d.width)

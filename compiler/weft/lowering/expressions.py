@@ -101,7 +101,10 @@ class Expressions(Ratios):
                 return self._apply(node.function, sub(node.body), context)
             case ast.Else():
                 if isinstance(node.body, ast.Call) and node.body.function == "unit":
-                    return self._unit(sub(node.body.body), sub(node.fallback), context)
+                    before = len(self.opened)
+                    inside = sub(node.body.body)  # where it is undefined, 0 will do: that has no direction either
+                    inside = self.otherwise(inside, Poly(), self.opened[before:])
+                    return self._unit(inside, sub(node.fallback), context)
                 before = len(self.opened)
                 body = sub(node.body)
                 return self.otherwise(body, sub(node.fallback), self.opened[before:])
