@@ -183,13 +183,14 @@ def test_spherical_norms_act_on_the_center_alone(d: int, k: int, norm: Any) -> N
 
 def helmert(d: int) -> Array:
     """U, (d+1) x d: column j is (1, ..., 1, -j, 0, ...) / sqrt(j (j + 1)); an isometry into vectors that sum to 0."""
-    out = np.zeros((d + 1, d))
+    out = np.zeros((d + 1, d), dtype=np.longdouble)
     for j in range(1, d + 1):
-        out[:j, j - 1], out[j, j - 1] = 1, -j
-        out[:, j - 1] /= np.sqrt(j * (j + 1))
+        out[:j, j - 1] = 1
+        out[j, j - 1] = -j
+        out[:, j - 1] /= np.sqrt(np.longdouble(j * (j + 1)))
     np.testing.assert_allclose(out.T @ out, np.eye(d), atol=1e-15)
     np.testing.assert_allclose(out.sum(axis=0), 0, atol=1e-15)
-    return out
+    return out.astype(np.float64)
 
 
 # ---- E, F: trimmed and robust ----------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def verify(
             say(f"layers, {style}, {dtype}")
             count = max(1, round(cases * group.share))
             found.append(layers(checked, group.subjects, style, dtype, count, seed, backend))
-        if data:
+        if data and group.whole:
             say(f"your data, {style}")
             found += [on_data(checked, first, style, dtype, data, seed, backend) for dtype in dtypes]
         if group.whole:
@@ -118,7 +118,7 @@ class _Group:
     subjects: list[Subject]
     meant: Checked
     share: float = 1.0  # of the cases
-    whole: bool = True  # whether whole runs are compared too
+    whole: bool = True  # whether whole runs and the user's data are compared too
 
 
 def _spec(target: SpecLike | Checkpoint) -> Checked:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from weft.errors import InputError
 from weft.lowering.conditions import conditions
 from weft.lowering.lower import NormalForm
-from weft.lowering.matrices import Array, Columned, float_parts, into
+from weft.lowering.matrices import Array, Columned, float_parts, into, lifted
 from weft.lowering.normal import (
     EXACT,
     NAME,
@@ -90,20 +89,6 @@ def _through(form: Form, table: Mapping[str, Form]) -> Form:
         for source, v in table.get(slot, {}).items():
             out[source] = out.get(source, Fraction(0)) + c * v
     return {s: c for s, c in out.items() if c}
-
-
-def zero_sum_lift(width: int) -> Array:
-    """An isometry U from R^d into the vectors of R^(d+1) whose coordinates sum to 0 (Helmert's): U^T U = I, 1^T U = 0.
-
-    LayerNorm with gain 1/sqrt(d+1) and eps 0 subtracts a mean that is 0 there and divides by the length, so
-    U^T LayerNorm(U v) = v / |v|.
-    """
-    out = np.zeros((width + 1, width))
-    with localcontext(Context(prec=60)):  # every entry is the float64 nearest to its formula
-        for j in range(1, width + 1):
-            out[:j, j - 1] = float(1 / Decimal(j * (j + 1)).sqrt())
-            out[j, j - 1] = -float(j / Decimal(j * (j + 1)).sqrt())
-    return out
 
 
 class Emitter:
@@ -227,8 +212,8 @@ class Emitter:
             if function == "unit" and d.fallback is not None:
                 b = columns.rows([(d.fallback, d.width)])
             if function == "unit" and self.normal.styles.norm == "layer":
-                lift = zero_sum_lift(d.width)
-                function, a, b, mix = "layer", lift @ a, None if b is None else lift @ b, lift.T
+                mix = lifted(np.eye(d.width)).T
+                function, a, b = "layer", lifted(a), None if b is None else lifted(b)
             elif function == "select":
                 b = columns.rows([(d.fallback or {}, d.width), ({d.flag: one}, 1)])
         out = np.zeros((columns.width, mix.shape[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -72,3 +73,19 @@ def into(rows: Columned, columns: Columned, table: Mapping[str, Form]) -> Array:
         if form:
             rows.write(out, slot, columns.rows([(form, rows.columns[slot][1])]))
     return out
+
+
+def lifted(rows: Array) -> Array:
+    """U times a matrix of d rows, U an isometry from R^d into the vectors of R^(d+1) whose coordinates sum to 0.
+
+    Helmert's: column j of U is (1, ..., 1, -j, 0, ...) / sqrt(j (j+1)), with j ones; U^T U = I, 1^T U = 0. LayerNorm
+    with gain 1/sqrt(d+1) and eps 0 subtracts a mean that is 0 there and divides by the length, so U^T LayerNorm(U v) =
+    v / |v|. Every entry is the float64 nearest to its formula.
+    """
+    out = np.zeros((len(rows) + 1, rows.shape[1]), dtype=object)
+    with localcontext(Context(prec=60)):
+        for j, column in zip(*np.nonzero(rows), strict=True):
+            value = Decimal(float(rows[j, column])) / Decimal(int(j + 1) * int(j + 2)).sqrt()
+            out[: j + 1, column] += value
+            out[j + 1, column] -= value * int(j + 1)
+        return np.array([[float(entry) for entry in row] for row in out.tolist()]).reshape(out.shape)
