@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 from weft import syntax as ast
+from weft.language.check import type_of
 from weft.lowering.algebra import (
     Atom,
     Distance,
@@ -26,7 +27,7 @@ from weft.lowering.algebra import (
     indices,
     thaw,
 )
-from weft.lowering.normal import POSITION, KeySum, MaskRule, Rule, show_form
+from weft.lowering.normal import ONE, POSITION, KeySum, MaskRule, Rule, show_form
 from weft.lowering.ratios import Ratios, token_of
 from weft.lowering.reductions import mask_indices
 from weft.lowering.slots import Refused
@@ -97,6 +98,8 @@ class Expressions(Ratios):
                 return self._length(body, context) if body.width else self._apply("absolute", body, context)
             case ast.Call(function="unit"):
                 return self._unit(sub(node.body), None, context)
+            case ast.Call(function="sqrt", body=ast.Square(body=root)):
+                return self._poly(ast.Norm(node.span, root), env, context)
             case ast.Call():
                 return self._apply(node.function, sub(node.body), context)
             case ast.Else():
@@ -253,7 +256,7 @@ class Expressions(Ratios):
     def _weigh(self, node: ast.Weigh, env: Env, context: str) -> Poly:
         k = env.get(node.index, node.index)
         masks = self._masks(node.where, env, context)
-        p = self.poly(node.score, env, context)
+        p = self.poly(self._ranked(node), env, context)
         if node.noise is not None:
             p = p + self.poly(node.noise, env, context)
         q = self.query_of(p.indices | mask_indices(masks), k, context, f"this {node.kind}")
@@ -266,6 +269,28 @@ class Expressions(Ratios):
         self.spans.setdefault(rule, node.span)
         self.open_rule(rule)
         return Poly.atom(Weight(rule, q, k))
+
+    def _ranked(self, node: ast.Weigh) -> ast.Expr:
+        """The score, without increasing functions around it where only the order of scores counts: they would round."""
+        within = node.ties is not None and node.ties.rule == "within"
+        if node.kind not in ("argmax", "argmin", "lowest", "highest") or node.noise is not None or within:
+            return node.score
+        score = node.score
+        while True:
+            match score:
+                case ast.Norm(span, body):
+                    score = ast.Square(span, body)
+                case ast.Call(function="exp" | "tanh", body=body):
+                    score = body
+                case ast.Call(function="sqrt" | "log", body=body) if self._within_domain(score.function, body):
+                    score = body
+                case _:
+                    return score
+
+    def _within_domain(self, function: str, body: ast.Expr) -> bool:
+        """Whether log or sqrt of an expression always has a value."""
+        kind = type_of(self.checked, body, frozenset(self.checked.index))
+        return kind.positive if function == "log" else kind.nonnegative
 
     def _rule_of(self, node: ast.Weigh, p: Poly, masks: tuple[MaskRule, ...], env: Env, pair: tuple[str, str]) -> Rule:
         q, k = pair
@@ -325,11 +350,24 @@ class Expressions(Ratios):
         """S of a factor exp(S): an exponential, or a field whose logarithms are kept."""
         if isinstance(a, Exp):
             return thaw(a.body)
+        if isinstance(a, Number):
+            return self._exponent_of_slot(a)
         if isinstance(a, Dot):
             name, row = (a.left, a.right) if isinstance(a.left, Name) else (a.right, a.left)
             if isinstance(name, Name) and isinstance(row, Vector) and row.slot in self.logged:
                 return self.row(companion(row.slot), row.index, name.index)
         return None
+
+    def _exponent_of_slot(self, a: Number) -> Poly | None:
+        """S of a slot that holds exp(S) of its token."""
+        stream = self.stream(a.index)
+        made = self.derived.get((stream, a.slot)) or next((d for d in self.step.local if d.slot == a.slot), None)
+        if made is None or made.function != "exp" or made.stream != stream or made.width != 1:
+            return None
+        out = Poly()
+        for slot, c in made.form.items():
+            out = out + (Poly.const(c) if slot == ONE else Poly.atom(Number(slot, a.index)).scale(c))
+        return out
 
     def _reduce(self, node: ast.Reduce, env: Env, context: str) -> Poly:
         k, env = self.fresh(node.index, env, context)

@@ -311,5 +311,9 @@ class Heads(Members):
             lse = self.total(KeySum(j, i, Rule("lse", rule.score)))
             return Poly.atom(Exp(self.finalise(score - lse).frozen))
         mass = self.total(KeySum(j, i, Rule("sum", rule.score)))
+        if rule.self_key == "last":  # where the mass is 0 an `else` counts, and all weights are 0 whatever divides them
+            empty = self.total(KeySum(j, i, rule, own=Poly.const(1).frozen, empty=0))
+            slot = self.function(self.stream(j), "reciprocal", self.linear(mass + empty, j))
+            return score * Poly.atom(Number(slot, j))
         (atom,) = mass.atoms
         return score * Poly.term((((self.plain(atom), -1),), None))

@@ -157,7 +157,7 @@ class Ratios(Reductions):
             and len(rules) == 1
             and all(m in p.terms for m in own)
             and not set(open_totals) & set(rest.atoms)
-            and rest.atoms <= fallback.atoms  # else rest + (fallback - rest) would round off what it cancels
+            and set(rest.atoms) <= set(fallback.atoms)  # else rest + (fallback - rest) would round off what it cancels
         )
         if not linear or any(r.kind in ("lse", "max") and len(open_totals) > 1 for r in rules):
             return self._select(p, fallback, [*open_totals, *nested])
