@@ -3,7 +3,7 @@
 |x - y|^2 = |x|^2 + |y|^2 - 2 <x, y> cancels when x and y are close. So numbers are cut in two, x = h + l, h a multiple
 of a unit so coarse that |h - h'|^2 comes out of one matrix product without any rounding. What is left,
 2 <h - h', l - l'> + |l - l'|^2, is small and comes out of a second one; its rounding is below u * |x| units. Where that
-could show beside 1 in a score, differences are formed one by one instead.
+could show beside 1 in a score, and for pairs with h = h', differences are formed one by one instead.
 
 A column whose numbers all have the same sign and differ by less than a factor of two is shifted by one of them, which
 rounds nothing (Sterbenz): an offset of the data costs no accuracy.
@@ -40,7 +40,7 @@ class Squares:
             return (features,)
         high, low, square, rest = self._cut(features)
         one = torch.ones_like(square)
-        return torch.cat([high, square, one], 1), torch.cat([high, low, rest, one], 1)
+        return torch.cat([high, square, one], 1), torch.cat([high, low, rest, one], 1), features
 
     def key(self, features: Tensor) -> tuple[Tensor, ...]:
         """Features of keys as the factors of the products."""
@@ -48,7 +48,7 @@ class Squares:
             return (features,)
         high, low, square, rest = self._cut(features)
         one = torch.ones_like(square)
-        return torch.cat([-2 * high, one, square], 1), torch.cat([-2 * low, -2 * (high + low), one, rest], 1)
+        return torch.cat([-2 * high, one, square], 1), torch.cat([-2 * low, -2 * (high + low), one, rest], 1), features
 
     def _cut(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         units = (features - self.shift) / self.unit
@@ -62,5 +62,8 @@ class Squares:
         if self.direct:
             return torch.cdist(query[0], keys[0], compute_mode="donot_use_mm_for_euclid_dist").square_()
         raw = query[0] @ keys[0].T
+        close = (raw == 0).nonzero(as_tuple=True)
         raw += query[1] @ keys[1].T  # not accumulated in place: the exact part is rounded once
-        return raw.clamp_min_(0.0).mul_(self.unit * self.unit)
+        found = raw.clamp_min_(0.0).mul_(self.unit * self.unit)
+        found[close] = (query[2][close[0]] - keys[2][close[1]]).square().sum(1)
+        return found

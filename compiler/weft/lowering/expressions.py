@@ -275,17 +275,28 @@ class Expressions(Ratios):
         within = node.ties is not None and node.ties.rule == "within"
         if node.kind not in ("argmax", "argmin", "lowest", "highest") or node.noise is not None or within:
             return node.score
-        score = node.score
-        while True:
-            match score:
-                case ast.Norm(span, body):
-                    score = ast.Square(span, body)
-                case ast.Call(function="exp" | "tanh", body=body):
-                    score = body
-                case ast.Call(function="sqrt" | "log", body=body) if self._within_domain(score.function, body):
-                    score = body
-                case _:
+        return self._argument(node.score)
+
+    def _argument(self, score: ast.Expr) -> ast.Expr:
+        """What increasing functions are applied to: it is in the same order."""
+        match score:
+            case ast.Norm(span, body):
+                return ast.Square(span, body)
+            case ast.Call(function="exp" | "tanh", body=body):
+                return self._argument(body)
+            case ast.Call(function="sqrt" | "log", body=body) if self._within_domain(score.function, body):
+                return self._argument(body)
+            case ast.Neg(span, body):
+                inside = self._argument(body)
+                return score if inside is body else ast.Neg(span, inside)
+            case ast.Binary(span, "*" | "/", body, ast.Num(value=factor)) | ast.Binary(
+                span, "*", ast.Num(value=factor), body
+            ):
+                inside = self._argument(body)
+                if inside is body or not factor:
                     return score
+                return inside if factor > 0 else ast.Neg(span, inside)
+        return score
 
     def _within_domain(self, function: str, body: ast.Expr) -> bool:
         """Whether log or sqrt of an expression always has a value."""

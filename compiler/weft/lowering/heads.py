@@ -304,7 +304,7 @@ class Heads(Members):
         """Weights chosen by j over the tokens i, needed on i: exp(S - lse_j) for softmax, S / sum for normalize."""
         rule = a.rule
         assert isinstance(rule, Rule)
-        if rule.masks or rule.kind not in ("softmax", "normalize"):
+        if rule.masks or rule.kind not in ("softmax", "normalize") or rule.sharpness is not None:
             raise Refused(f"this choice runs over {i}, so its weights belong to {j}", BELONGS)
         score = thaw(rule.score)
         if rule.kind == "softmax":
