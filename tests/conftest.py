@@ -7,10 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pages import rewrite
 
 Golden = Callable[[Path, str], None]
+
+# The same examples in every run: what CI shows is what the change did. `--hypothesis-profile explore` looks further.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("explore", derandomize=False, max_examples=200)
+settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

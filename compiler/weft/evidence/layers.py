@@ -195,6 +195,8 @@ class Judge:
                 written = [equation.target.name for equation in equations]
                 if not self._fit({name: fields[name] for name in written}):
                     return True
+                stored = {name: fields[name].astype(self.dtype).astype(np.float64) for name in written}
+                fields = {**fields, **stored}  # what follows reads them as the model stores them
                 if snap:
                     limits = bounds(_with(made.world, centres), equations)
                     for name in set(written) - settled:
