@@ -14,7 +14,7 @@ from weft.meaning.interpreter import Interpreter, Run
 CLUSTERS = "algorithm test\ntokens i, l, q in points  j, h in centers : k\ninputs x[i] : R^d  c[j] : R^d\n"
 POINTS = "algorithm test\ntokens i, l, q in points\ninputs x[i] : R^d\n"
 
-FIVE = np.array([[-3.0], [-2.0], [0.0], [2.0], [3.0]])  # the golden points of constructions.md L.8
+FIVE = np.array([[-3.0], [-2.0], [0.0], [2.0], [3.0]])  # five points with a tie at 0
 PAIR = np.array([[-1.0], [1.0]])
 LINE = np.array([[0.0], [1.0], [2.0], [3.0], [10.0]])  # one cluster around 0, with an outlier
 ORIGIN = np.array([[0.0]])

@@ -1,6 +1,6 @@
 """Transformer programs built by hand, for tests of the runtime that need no compiler.
 
-Each function returns a `Checkpoint` with weights as constructions.md prints them (A, B, C, H): dense matrices over the
+Each function returns a `Checkpoint` with weights as docs/papers.md has them, corrected: dense matrices over the
 residual of each stream, built from named slots.
 """
 
@@ -288,7 +288,7 @@ def _widened(program: Program, name: str, array: Array, stream: str) -> Array:
 
 
 def dual_ascent(d: int, smoothing: float = 1.0, step: float = 1.0) -> Checkpoint:
-    """One stream, one step, two softmax heads with a null key (constructions.md H, language.md 7.3).
+    """One stream, one step, two softmax heads with a null key.
 
     u_s += step * (1/n - sum_t M_st) / (1 + sum_t M_st), M_st = exp((u_s + v_t - |x_s - y_t|^2) / smoothing - 1); and v.
     """
@@ -354,7 +354,7 @@ def dual_ascent(d: int, smoothing: float = 1.0, step: float = 1.0) -> Checkpoint
 
 
 def soft_clustering(d: int, k: int, gamma: float) -> Checkpoint:
-    """y := softmax_j -gamma |x - c|^2, then c := mean of x weighted by y (constructions.md C)."""
+    """y := softmax_j -gamma |x - c|^2, then c := mean of x weighted by y."""
     base = hard_clustering(d, k, weighting=Weighting("softmax"))
     assign, update = base.program.layer
     move: Head = update.sublayers[0].heads[0]  # type: ignore[union-attr]

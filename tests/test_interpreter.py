@@ -1,4 +1,4 @@
-"""The interpreter on small cases worked by hand, most of them from constructions.md L.8."""
+"""The interpreter on small cases worked by hand."""
 
 from __future__ import annotations
 

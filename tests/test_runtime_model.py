@@ -26,7 +26,7 @@ def data(seed: int, n: int, d: int = 2) -> Tensor:
     return torch.tensor(np.random.default_rng(seed).normal(size=(n, d)))
 
 
-# ---------------------------------------------------------------------- golden values (constructions.md L.8)
+# ---------------------------------------------------------------------- golden values
 def test_hard_clustering_by_hand() -> None:
     model = load(hard_clustering(1, 2))
     out = model(x=POINTS, c=CENTERS)

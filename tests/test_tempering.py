@@ -87,7 +87,7 @@ def test_the_lead_is_tight(count: int, eps: float) -> None:
     assert 2 * float(weights[1:].sum()) == pytest.approx(eps, rel=1e-6)
 
 
-def test_the_handbook_fixture() -> None:
+def test_a_number_worked_by_hand() -> None:
     assert sharpness_for(1.0, 8, 1e-3) == pytest.approx(math.log(7 * 1.999 / 1e-3))
 
 
