@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from weft.lowering.algebra import Frozen, Poly, Scalars, VectorAtom, show, show_number, thaw
+from weft.lowering.algebra import Frozen, Scalars, VectorAtom, show_number, thaw
 from weft.source import NOWHERE, Span
 
 Form: TypeAlias = Mapping[str, Fraction]
@@ -298,8 +298,3 @@ def show_form(form: Form) -> str:
     for slot, c in form.items():
         out.append(slot if c == 1 else f"-{slot}" if c == -1 else f"{show_number(c)} {slot}")
     return " + ".join(out).replace("+ -", "- ") or "0"
-
-
-def show_poly(p: Poly) -> str:
-    """A polynomial as text (for messages)."""
-    return show(p)
