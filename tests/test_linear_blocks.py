@@ -13,7 +13,9 @@ import torch
 import weft
 import weft_runtime
 from linear_cases import assert_same_bits, both, compiled, plain, problem
-from weft_runtime import heads_decide, heads_sum, held, nearest, segment
+from weft_runtime import heads_nearest, heads_segment, heads_stream, held, nearest, segment
+from weft_runtime.native.library import Library
+from weft_runtime.search import Search
 
 HARD = ["lloyd", "lloyd_split", "weighted_kmeans", "spherical_kmeans", "kmedoids", "trimmed_kmeans", "nearest_neighbor"]
 
@@ -31,13 +33,15 @@ def threads(count: int) -> Iterator[None]:
 
 def shrink(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """Blocks of about so many numbers, in all modules that work in blocks."""
+    monkeypatch.setattr(heads_nearest, "library", lambda build: None)  # torch works in blocks
+    monkeypatch.setattr(heads_segment, "library", lambda build: None)
     monkeypatch.setattr(nearest, "block_rows", lambda keys: max(1, entries // keys))
-    monkeypatch.setattr(heads_decide, "block_rows", lambda keys: max(1, entries // keys))
+    monkeypatch.setattr(heads_nearest, "block_rows", lambda keys: max(1, entries // keys))
     monkeypatch.setattr(nearest, "KEYS", 4)
-    monkeypatch.setattr(heads_decide, "SETTLED", entries)
+    monkeypatch.setattr(heads_nearest, "SETTLED", entries)
     monkeypatch.setattr(segment, "BLOCK", entries)
-    monkeypatch.setattr(heads_sum, "TILE", entries)
-    monkeypatch.setattr(heads_sum, "KEYS", 4)
+    monkeypatch.setattr(heads_stream, "TILE", entries)
+    monkeypatch.setattr(heads_stream, "KEYS", 4)
     monkeypatch.setattr(held, "ENTRIES", entries)
 
 
@@ -50,6 +54,26 @@ def test_no_block_size_changes_a_bit(name: str, entries: int, monkeypatch: pytes
     shrink(monkeypatch, entries)
     assert_same_bits(expected, linear.final(inputs, seed=1))
     assert linear.report.backend == "linear"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("family", ["exact ties on a grid", "random"])
+def test_native_kernels_change_no_bit(
+    name: str, family: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads_nearest, "NATIVE", 0)
+    monkeypatch.setattr(heads_segment, "NATIVE", 0)
+    monkeypatch.setattr(Search, "_worth", lambda self, keys: 1.0)  # bounds whenever they may be
+    asked: list[str] = []
+    original = Library.nearest
+    monkeypatch.setattr(Library, "nearest", lambda self, **fields: asked.append(name) or original(self, **fields))
+    reference, linear = both(compiled(name, count=6), dtype)
+    inputs = problem(name, family, 150, 5, str(dtype)[6:], k=6)
+    layers = {} if name == "nearest_neighbor" else {"layers": 7}
+    assert_same_bits(reference.final(inputs, seed=1, **layers), linear.final(inputs, seed=1, **layers))
+    assert linear.report.backend == "linear"
+    assert asked
 
 
 @pytest.mark.parametrize("name", ["soft_kmeans", "sinkhorn_dual", "gmm_em", "mean_shift"])
@@ -177,3 +201,17 @@ outputs x
         flat = model(x=[0.0, 0.0, 0.0], noise={"a": steps})["x"]
         assert flat.tolist() == [1.5, 2.5, 3.5]
         assert torch.equal(flat, model(x=[0.0, 0.0, 0.0], noise={"a": steps[..., None]})["x"])
+
+
+def test_deterministic_sums_with_soft_weights_are_the_references() -> None:
+    model = weft_runtime.load(compiled("soft_kmeans"), deterministic=True)
+    generator = torch.Generator().manual_seed(2)
+    points = torch.randn(60_000, 2, generator=generator, dtype=torch.float64)
+    expected = model(x=points, c=points[:3], layers=1)
+    assert model.report.backend == "reference"
+    assert "soft weights" in model.report.why
+    order = torch.randperm(len(points), generator=generator)
+    assert torch.equal(model(x=points[order], c=points[:3], layers=1)["centers"], expected["centers"])
+    hard = weft_runtime.load(compiled("lloyd"), deterministic=True)
+    hard(x=points, c=points[:3])
+    assert hard.report.backend == "linear"

@@ -14,7 +14,7 @@ from torch import Tensor
 from weft_runtime.decide import EXACT, decide
 from weft_runtime.held import Deferred, Dense, Sparse, Uniform, same, sparse
 from weft_runtime.ir import Weighting
-from weft_runtime.nearest import nearest, ready
+from weft_runtime.nearest import Found, nearest, ready
 from weft_runtime.plan import Uncovered
 from weft_runtime.segment import SegmentSum
 from weft_runtime.squares import Squares
@@ -54,6 +54,12 @@ def test_sums_of_numbers_too_far_apart_are_left_to_the_reference() -> None:
 
 
 # ---------------------------------------------------------------------- nearest keys
+def certain(found: Found) -> list[bool]:
+    """For every query whether its best key is proved."""
+    open_rows = set() if found.doubt is None else set(found.doubt.tolist())
+    return [row not in open_rows for row in range(len(found.index))]
+
+
 def exact_best(kind: str, query: list[float], keys: Tensor) -> list[int]:
     """All keys with the best score, in rational arithmetic."""
     scores = []
@@ -79,8 +85,8 @@ def test_what_is_certain_is_true(data: st.DataObject, kind: str, width: int, off
     peak = float((queries - centre).abs().max())
     made = ready(kind, lambda rows: (queries[rows], None), [slice(0, len(queries))], centre, peak)
     found = nearest(made, keys, None)
-    for query, index, certain in zip(queries.tolist(), found.index.tolist(), found.certain.tolist(), strict=True):
-        if certain:
+    for query, index, sure in zip(queries.tolist(), found.index.tolist(), certain(found), strict=True):
+        if sure:
             assert exact_best(kind, query, keys) == [index]
 
 
@@ -95,8 +101,9 @@ def test_most_rows_of_ordinary_data_are_certain() -> None:
         made = ready(kind, lambda rows: (queries[rows], None), parts, centre, peak)  # noqa: B023
         found = nearest(made, keys, None)
         scores = -torch.cdist(queries, keys) if kind == "l2" else queries @ keys.T
-        assert float(found.certain.double().mean()) > 0.9
-        assert bool((scores.argmax(1) == found.index)[found.certain].all())
+        sure = torch.tensor(certain(found))
+        assert float(sure.double().mean()) > 0.9
+        assert bool((scores.argmax(1) == found.index)[sure].all())
 
 
 def test_errors_of_features_are_counted() -> None:
@@ -104,10 +111,10 @@ def test_errors_of_features_are_counted() -> None:
         torch.tensor([[0.0], [0.9]], dtype=torch.float64),
         torch.tensor([[-1.0], [1.2]], dtype=torch.float64),
     )
-    for error, certain in ((0.0, [True, True]), (0.2, [False, True]), (2.0, [False, False])):
+    for error, wanted in ((0.0, [True, True]), (0.2, [False, True]), (2.0, [False, False])):
         radius = torch.full_like(queries, error)
         made = ready("l2", lambda rows: (queries[rows], radius[rows]), [slice(0, 2)], queries[0] * 0, 1.0)  # noqa: B023
-        assert nearest(made, keys, None).certain.tolist() == certain
+        assert certain(nearest(made, keys, None)) == wanted
 
 
 # ---------------------------------------------------------------------- distances
@@ -191,4 +198,4 @@ def test_queries_a_rounding_away_from_the_middle_are_not_certain() -> None:
     made = ready(
         "l2", lambda rows: (queries[rows], None), [slice(0, 101)], torch.tensor([0.3], dtype=torch.float64), 1.0
     )
-    assert not bool(nearest(made, keys, None).certain.any())
+    assert not any(certain(nearest(made, keys, None)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_runtime.checkpoint import Checkpoint
 from weft_runtime.errors import ModelError, RunError, WeftRuntimeError
+from weft_runtime.progress import Progress
 
 if TYPE_CHECKING:
     from weft_runtime.model import Model, load
@@ -20,6 +21,7 @@ __all__ = [
     "ModelError",
     "OneHot",
     "Outputs",
+    "Progress",
     "Report",
     "RunError",
     "Trace",

@@ -43,6 +43,17 @@ def fields(run: Run) -> Fields:
     return Fields(found)
 
 
+def glimpse(run: Run) -> Fields:
+    """The stored fields as they are now, each made when it is asked for."""
+    now = [problem.copy() for problem in run.problems]
+    found = {
+        item.name: Lazy(partial(slot_values, run, now, item.stream, item.slot))
+        for item in field_inputs(run.program)
+        if (item.stream, item.slot) in run.engine.upkeep.ready
+    }
+    return Fields(found)
+
+
 def outputs(run: Run, again: bool) -> Outputs:
     """The outputs as the layers hold them; with `again` those that are out of date are made once more."""
     redone: dict[int, list[Problem]] = {}
@@ -66,7 +77,7 @@ def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot
     if output.kind == "pattern":
         return _fitting(output, _pattern(run, output, problems), dtype)
     if output.kind in ("total", "common"):
-        columns = [p.z[output.stream][:, run.program.stream(output.stream).slot(output.slot).offset] for p in problems]
+        columns = [run.read(p, output.stream, output.slot)[:, 0] for p in problems]
         found = [(exact_sum(c, 0) if output.kind == "total" else c[0]).to(dtype) for c in columns]
         return _fitting(output, torch.stack(found) if run.batch.batched else found[0], dtype)
     indices = run.indices(problems, output.stream, output.slot) if output.kind == "onehot" else None
@@ -77,7 +88,8 @@ def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot
         return value[..., 0]
     if output.kind == "onehot":
         plain = value.detach()
-        return OneHot(torch.where((plain != 0).any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype)
+        filled = plain > 0.5 if run.engine.upkeep.coordinates.blurred else plain != 0
+        return OneHot(torch.where(filled.any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype)
     return value
 
 
@@ -91,8 +103,7 @@ def _fitting(output: Output, value: Tensor, dtype: torch.dtype) -> Tensor:
 
 def slot_values(run: Run, problems: list[Problem], stream: str, slot: str) -> Tensor:
     """A slot of all problems, [tokens, width] or [batch, tokens, width]."""
-    columns = run.program.stream(stream).slot(slot).columns
-    return _placed_back(run, [p.z[stream][:, columns] for p in problems], stream).to(run.engine.dtype)
+    return _placed_back(run, [run.read(p, stream, slot) for p in problems], stream).to(run.engine.dtype)
 
 
 def _placed_back(run: Run, parts: list[Tensor], stream: str) -> Tensor:

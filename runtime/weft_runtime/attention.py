@@ -87,7 +87,8 @@ class HeadRun:
             pair = (pair[0], torch.cat([pair[1], torch.zeros_like(null)]))
         self.pair = pair
         query, keys = (self.query.detach(), self.keys.detach()) if self.hard else (self.query, self.keys)
-        wanted = pair if self.hard or self.need_radius else None
+        self.doubtful = exact.blurred and head.weighting.kind == "normalize"  # a mass of roundings is no mass
+        wanted = pair if self.hard or self.need_radius or self.doubtful else None
         self.scorer = Scorer(head.score, weights, query, keys, wanted, ordered=not self.hard)
         detached = self.query.detach(), self.keys.detach()
         self.masks = [Scorer(mask.score, weights, *detached, pair, ordered=False) for mask in head.masks]
@@ -152,7 +153,7 @@ class HeadRun:
                 scores, radius = self.scorer.bounded_values(block)
             else:
                 scores = self.scorer.values(block)
-                radius = self.scorer.bounded_values(block)[1] if self.need_radius else None
+                radius = self.scorer.bounded_values(block)[1] if self.need_radius or self.doubtful else None
         own = self.head.self_key
         if own is not None and own.row is not None:
             scores, eligible, radius = self._compete(own.row, block, scores, eligible, radius)
@@ -169,6 +170,8 @@ class HeadRun:
             return weighed, tiers
         if self.lead is not None and not scores.is_meta:
             self.lead = min(self.lead, weigh.lead(scores.detach(), eligible, self.head.weighting.ties == "split"))
+        if self.doubtful and radius is not None:
+            scores = torch.where(scores.abs() <= radius, 0.0, scores)
         soft = weigh.soften(kind, scores, eligible)
         if kind == "exp":
             self._check_exp(scores, soft.numerators, block)
@@ -247,7 +250,8 @@ class HeadRun:
         if not empty.is_meta and bool(empty.any()):
             token = block.start + int(empty.nonzero()[0])
             what = "the total weight is zero" if self.head.weighting.kind == "normalize" else "no key is eligible"
-            raise RunError(f"{self._place(token)}: {what}, and the equation has no `else`")
+            place = self._place(token)
+            raise RunError(f"{place}: {what}, and the equation has no `else`", place=place)
         return None
 
     # ------------------------------------------------------------------ output
@@ -317,7 +321,8 @@ class HeadRun:
         wrong = (~torch.isfinite(scores.detach()) & eligible).any(1)
         if bool(wrong.any()):
             token = block.start + int(wrong.nonzero()[0])
-            raise RunError(f"{self._place(token)}: a score overflows float64; scale the inputs down")
+            place = self._place(token)
+            raise RunError(f"{place}: a score overflows float64; scale the inputs down", place=place)
 
     def _check_exp(self, scores: Tensor, numbers: Tensor, block: slice) -> None:
         if scores.is_meta:
@@ -326,4 +331,5 @@ class HeadRun:
         if bool(wrong.any()):
             row = int(wrong.nonzero()[0])
             top = float(scores[row].detach().max())
-            raise RunError(f"{self._place(block.start + row)}: exp({top:g}) overflows; exponents up to 709 fit")
+            place = self._place(block.start + row)
+            raise RunError(f"{place}: exp({top:g}) overflows; exponents up to 709 fit", place=place)

@@ -15,9 +15,9 @@ from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.hooks import HookSite, listens
 from weft_runtime.inputs import Batch
 from weft_runtime.ir import Attend, Program
-from weft_runtime.linear import Prepared
 from weft_runtime.plan import Plan, Uncovered, Versions
 from weft_runtime.planning import make_plan
+from weft_runtime.prepared import Prepared
 
 BACKENDS = ("auto", "reference", "linear")
 SMALL = 1 << 17  # scores per layer up to which the reference is as fast
@@ -87,9 +87,9 @@ def hindrance(sites: Iterable[nn.Module], tensors: Mapping[str, Tensor], batch: 
 def is_small(program: Program, batch: Batch) -> bool:
     """Whether no head has enough scores for blocks to pay."""
     sizes = {name: max(layout.sizes()) for name, layout in batch.layouts.items()}
-    most = 0
+    most = 0  # per problem
     for step in program.steps():
         for sublayer in step.sublayers:
             if isinstance(sublayer, Attend):
                 most += sum(sizes[head.query] * sizes[head.keys] for head in sublayer.heads)
-    return most < SMALL
+    return most * batch.count < SMALL

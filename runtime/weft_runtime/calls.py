@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from weft_runtime.exact import Choice, Exact
-from weft_runtime.held import Held, Rows, Sparse, Uniform, sparse
+from weft_runtime.held import Held, Rows, Sparse, Uniform, same, sparse
 from weft_runtime.ir import Head, Score
+from weft_runtime.joined import Groups
 from weft_runtime.lens import HeadLens
+from weft_runtime.native.library import Library
 from weft_runtime.plan import HeadPlan, Uncovered
 from weft_runtime.residual import Residual
+from weft_runtime.results import Tiers
 from weft_runtime.scores import Scorer
+from weft_runtime.workers import cores
 
 
 @dataclass(slots=True)
@@ -30,6 +34,14 @@ class Call:
     exact: Exact
     tensors: Mapping[str, Tensor]
     cache: dict[Any, Any]  # of the run: what is static is made once
+    groups: Groups | None = None  # of a state that joins several problems
+
+    def part(self, number: int) -> Call:
+        """The head on one of the problems that are joined."""
+        groups = self.groups
+        assert groups is not None
+        query, keys = groups.part(self.query, number), groups.part(self.keys, number)
+        return replace(self, query=query, keys=keys, exact=groups.exact(number), cache={}, groups=None)
 
     @property
     def rows(self) -> Rows:
@@ -44,17 +56,34 @@ class Call:
     def device(self) -> torch.device:
         return self.keys.device
 
+    def reads(self, side: str) -> tuple[str, ...]:
+        """The slots that scores and masks read on one side, or that values are made of."""
+        key = ("reads", id(self.lens), side)
+        if key not in self.cache:
+            residual = self.query if side == "query" else self.keys
+            lens = {"query": self.lens.query, "key": self.lens.keys, "value": self.lens.value}[side]
+            self.cache[key] = lens.slots(residual.stream, without="self.value")
+        return cast(tuple[str, ...], self.cache[key])
+
     def sources(self, side: str) -> tuple[Held, ...]:
-        """The slots that scores read on one side, as they are held now."""
-        residual, lens = (self.query, self.lens.query) if side == "query" else (self.keys, self.lens.keys)
-        return tuple(residual.slot(name) for name in lens.slots(residual.stream))
+        """The slots that `reads` names, as they are held now."""
+        residual = self.query if side == "query" else self.keys
+        return tuple(residual.slot(name) for name in self.reads(side))
 
     def uncertain(self, side: str) -> bool:
         """Whether a side reads derived slots, which are rounded."""
-        residual, lens = (self.query, self.lens.query) if side == "query" else (self.keys, self.lens.keys)
-        return any(residual.stream.slot(name).role == "derived" for name in lens.slots(residual.stream))
+        residual = self.query if side == "query" else self.keys
+        return any(residual.stream.slot(name).role == "derived" for name in self.reads(side))
 
-    def static(self, key: tuple[object, ...], sources: tuple[Held, ...], make: Callable[[], Any]) -> Any:
+    def peak(self, kernels: Library, data: Tensor) -> float:
+        """The largest size of stored numbers, looked up once."""
+        known = self.cache.setdefault("peaks", {})
+        key = (data.data_ptr(), tuple(data.shape), data.stride())
+        if key not in known:
+            known[key] = (kernels.peak(data, cores()), data)  # held, so that its memory stays its own
+        return float(known[key][0])
+
+    def static(self, key: tuple[object, ...], sources: tuple[object, ...], make: Callable[[], Any]) -> Any:
         """Something made from these slots: made once as long as they are the same."""
         known = self.cache.get(key)
         if (
@@ -74,13 +103,14 @@ class Given:
     out: Tensor | None = None
     held: Held | None = None
     choice: Choice = field(default_factory=lambda: Choice(None, None))
-    tiers: Tensor | None = None
+    tiers: Tiers | None = None
 
 
 class Asked:
     """Exact arithmetic for a head that runs on some queries and some keys only, under other names."""
 
     level = 0
+    blurred = False  # no plan covers streams with a basis
 
     def __init__(self, exact: Exact, head: Head, narrow: Head, queries: Tensor | None, keys: Tensor | None) -> None:
         self._exact, self._head, self._queries, self._keys = exact, head, queries, keys
@@ -128,16 +158,36 @@ class Classes:
 
 def classes(call: Call, scored: bool) -> Classes:
     """What masks and scores say about a representative of every class of keys, decided exactly."""
+    name = call.plan.index
+    held = sparse(call.keys.slot(name)) if name else None
+    many = 1 if held is None else held.width + 1
+    others = tuple(call.keys.slot(slot) for slot in call.reads("key") if slot != name)
+    sources = (*call.sources("query"), *(slot for slot in others if isinstance(slot, Uniform)))
+    key = ("classes", id(call.plan.head), scored, many)
+    eligible, scores = call.static(key, sources, lambda: _lasting(call, scored, many))
+    return Classes(held, eligible, scores)
+
+
+def _lasting(call: Call, scored: bool, many: int) -> tuple[Tensor, Tensor | None]:
+    """What was found in an earlier run, if the same was asked there."""
+    names = call.reads("query")
+    seen = [call.query.slot(name) for name in names]
+    seen += [slot for name in call.reads("key") if isinstance(slot := call.keys.slot(name), Uniform)]
+    known = call.lens.kept.get((scored, many))
+    if known is None or len(known[0]) != len(seen) or not all(map(same, known[0], seen)):
+        known = call.lens.kept[scored, many] = (seen, _represented(call, scored, many))
+    return cast(tuple[Tensor, Tensor | None], known[1])
+
+
+def _represented(call: Call, scored: bool, many: int) -> tuple[Tensor, Tensor | None]:
+    """Which of the classes of keys are eligible for each query, and their scores."""
     from weft_runtime.decide import compare
 
-    lens, name = call.lens, call.plan.index
-    held = sparse(call.keys.slot(name)) if name else None
+    lens, name, stream = call.lens, call.plan.index, call.keys.stream
     pieces = []
-    stream = call.keys.stream
-    many = 1 if held is None else held.width + 1
     for column in lens.keys.columns:
         slot = next(s for s in stream.slots if s.offset <= column < s.offset + s.width)
-        if held is not None and slot.name == name:
+        if name and slot.name == name:
             mark = torch.zeros(many, dtype=torch.float64, device=call.device)
             mark[column - slot.offset] = 1.0
             pieces.append(mark)
@@ -163,9 +213,8 @@ def classes(call: Call, scored: bool) -> Classes:
         )
         eligible &= compare(mask.op, values, radius, oracle)[0]
     if not scored:
-        return Classes(held, eligible, None)
-    scores = Scorer(lens.head.score, lens.weights, query, z).values(slice(0, len(query)))
-    return Classes(held, eligible, scores)
+        return eligible, None
+    return eligible, Scorer(lens.head.score, lens.weights, query, z).values(slice(0, len(query)))
 
 
 class ClassRows:

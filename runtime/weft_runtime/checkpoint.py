@@ -46,6 +46,16 @@ class Checkpoint:
     params: Mapping[str, float] = field(default_factory=dict)
     compiler: str = ""
 
+    def __repr__(self) -> str:
+        from weft_runtime.displays import checkpoint_line
+
+        return f"Checkpoint({checkpoint_line(self)})"
+
+    def _repr_html_(self) -> str:
+        from weft_runtime.displays import checkpoint_html
+
+        return checkpoint_html(self)
+
     def to_bytes(self) -> bytes:
         """The file as bytes; the same checkpoint always gives the same ones."""
         from safetensors.numpy import save
@@ -87,6 +97,10 @@ class Checkpoint:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by others, it is the bytes of its file: they are checked like those of any file."""
+        return Checkpoint.from_bytes, (self.to_bytes(), self.spec_name or "model")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Checkpoint:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -11,15 +11,17 @@ from weft_runtime.errors import RunError
 from weft_runtime.ir import Condition, Program
 from weft_runtime.state import Problem
 
+Read = Callable[[Problem, str, str], Tensor]  # problem, stream, slot -> [tokens, width]
 
-def demand(program: Program, problem: Problem, layer: int, batched: bool) -> None:
-    """Refuses a state in which the program is not what its spec says."""
+
+def demand(program: Program, problem: Problem, layer: int, batched: bool, read: Read) -> None:
+    """Refuses a state in which the program is not what its spec says; `read` gives a slot of a problem."""
     counted = f"counted from 0, problem {problem.number} of the batch" if batched else "counted from 0"
     for condition in program.conditions:
         if condition.kind == "margin":  # seen only where the scores are
             continue
         stream = program.stream(condition.stream)
-        rows = torch.cat([problem.z[stream.name][:, stream.slot(slot).columns] for slot in condition.slots], 1).detach()
+        rows = torch.cat([read(problem, stream.name, slot) for slot in condition.slots], 1).detach()
         if rows.is_meta:
             continue
         wrong = _same(rows, stream.name) if condition.kind == "distinct" else _large(rows, condition)

@@ -14,12 +14,14 @@ ROUNDINGS = 16  # a unit vector or a row of weights may be off by this many roun
 
 
 def kept(item: Input, rows: Tensor, dtype: torch.dtype, number: int | None) -> Tensor:
-    """The rows (tokens, width) as the storage dtype holds them, in float64, if they keep the contract of the input."""
-    value = rows.to(dtype).to(torch.float64)
+    """The rows (tokens, width) in the storage dtype, if they keep the contract of the input."""
+    value = rows.to(dtype)
     if not value.is_meta:
-        for wrong, text in _breaches(item, value.detach(), torch.finfo(dtype).eps):
+        free = item.kind in ("vector", "number", "real") and item.low is None and item.high is None  # only finite
+        checked = value.detach() if free else value.detach().to(torch.float64)
+        for wrong, text in _breaches(item, checked, torch.finfo(dtype).eps):
             if bool(wrong.any()):
-                raise RunError(_told(item, rows, number, wrong, text))
+                raise _broken(item, rows, number, wrong, text)
     return value
 
 
@@ -46,9 +48,10 @@ def _breaches(item: Input, value: Tensor, eps: float) -> Iterator[tuple[Tensor, 
         yield value >= high if strict else value > high, text
 
 
-def _told(item: Input, rows: Tensor, number: int | None, wrong: Tensor, text: str) -> str:
+def _broken(item: Input, rows: Tensor, number: int | None, wrong: Tensor, text: str) -> RunError:
     first = wrong.nonzero()[0].tolist()
     place = f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 and rows.shape[1] > 1 else "")
     value = f" ({float(rows[first[0], first[1]].detach()):g})" if len(first) > 1 else ""
-    problem = "" if number is None else f"problem {number}, "
-    return f"{shown(item.name)}: {problem}{place}{value} {text} (rows are counted from 0)"
+    place = place if number is None else f"problem {number}, {place}"
+    told = f"{shown(item.name)}: {place}{value} {text} (rows are counted from 0)"
+    return RunError(told, input=item.name, place=place)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from weft_runtime import tokenwise
+from weft_runtime.coordinates import Blurred, Coordinates
 from weft_runtime.errors import RunError
 from weft_runtime.exact import Exact, ExactWeights, NotRational
 from weft_runtime.ir import FFN, Attend, Program, Stream, Sublayer
@@ -26,6 +27,7 @@ class Upkeep:
 
     def __init__(self, program: Program, weights: Weights) -> None:
         self.weights, self.exact_weights = weights, ExactWeights(weights)
+        self.coordinates = Coordinates(program, weights)
         self.streams = {stream.name: stream for stream in program.streams}
         self.ready: set[tuple[str, str]] = set()
         self._known = -1  # how many slots were ready when `_active` was made
@@ -41,7 +43,8 @@ class Upkeep:
         names = [name for name in (ffn.a, ffn.b, ffn.carry) if name is not None]
         if any(self.weights[name].is_meta for name in names):
             return set()
-        return sources(stream, ffn, {name: self.weights[name].detach().cpu().numpy() for name in names})
+        tensors = {name: self.weights[name].detach().cpu().numpy() for name in names}
+        return sources(stream, ffn, tensors, self.coordinates.bases.get(stream.name))
 
     def active(self) -> dict[str, tuple[FFN, ...]]:
         """The derived maps whose sources have all been set."""
@@ -49,7 +52,7 @@ class Upkeep:
             self._known = len(self.ready)
             self._active = {name: self._possible(stream) for name, stream in self.streams.items()}
             self._makers = {
-                (name, column): ffn
+                (name, self.coordinates.column(name, column)): ffn
                 for name, ffns in self._active.items()
                 for ffn in ffns
                 for slot in ffn.writes
@@ -70,11 +73,12 @@ class Upkeep:
     def exact(self, problem: Problem) -> Exact:
         """The residual as it is now: fields are data, derived slots are functions of them."""
         self.active()
-        return Exact(self.exact_weights, problem.z, self._makers)
+        exact = Exact(self.exact_weights, problem.z, self._makers)
+        return Blurred(exact) if self.coordinates.blurred else exact
 
     def radii(self, problem: Problem) -> dict[str, Tensor]:
         """Radii of the residual at the start of a step: fields are exact, derived slots are rounded."""
-        found = {name: torch.zeros_like(z.detach()) for name, z in problem.z.items()}
+        found = {name: self.coordinates.radius(name, z) for name, z in problem.z.items()}
         for name, ffns in self.active().items():
             for ffn in ffns:
                 if not any((name, slot) in problem.faults for slot in ffn.writes):
@@ -111,7 +115,7 @@ class Upkeep:
         for slot in ffn.writes:
             keep[stream.slot(slot).columns] = 0.0
             problem.faults[ffn.stream, slot] = fault
-        problem.z[ffn.stream] = problem.z[ffn.stream] * keep
+        problem.z[ffn.stream] = self.coordinates.scaled(ffn.stream, problem.z[ffn.stream], keep)
 
     def excuse(self, error: RunError, problem: Problem, ffn: FFN, later: tuple[Sublayer, ...]) -> None:
         """Lets a feed-forward of a step fail if it only keeps derived slots that no later sub-layer of it reads."""
@@ -124,7 +128,7 @@ class Upkeep:
         """Whether a feed-forward of a step keeps derived slots and reads one without a value: then it has none."""
         if not problem.faults or not self._keeps(ffn):
             return False
-        read = sorted(slots_read((ffn,), self.streams, self.weights))
+        read = sorted(slots_read((ffn,), self.streams, self.weights, self.coordinates.bases))
         reason = next((problem.faults[place] for place in read if place in problem.faults), None)
         if reason is not None:
             self._clear(problem, ffn, reason)
@@ -141,7 +145,10 @@ class Upkeep:
             try:
                 return exact.is_zero(ffn, token)
             except NotRational:
-                return bool((self.weights.linear(z[token : token + 1].detach(), ffn.a) == 0).all())
+                row = z[token : token + 1].detach()
+                radius = self.weights.radius(row, self.coordinates.radius(ffn.stream, row), ffn.a)
+                known = radius if self.coordinates.blurred else torch.zeros_like(radius)
+                return bool((self.weights.linear(row, ffn.a).abs() <= known).all())
 
         return is_zero
 
@@ -151,10 +158,11 @@ class Upkeep:
         for sublayer in sublayers if faults else ():
             lost: Fault | None = None
             for part, origin in _apart(sublayer):
-                for place in sorted(slots_read((part,), self.streams, self.weights)):
+                for place in sorted(slots_read((part,), self.streams, self.weights, self.coordinates.bases)):
                     lost = lost or faults.get(place)
                     if place in faults and not (isinstance(sublayer, FFN) and self._keeps(sublayer)):
-                        raise RunError(faults[place].told(origin.rstrip(": ")))
+                        told = faults[place].told(origin.rstrip(": "))
+                        raise RunError(told, place=told.rpartition(": ")[0])
             if isinstance(sublayer, FFN):  # it renews its slots, or hands on that they have no value
                 for slot in sublayer.writes:
                     faults.pop((sublayer.stream, slot), None)

@@ -3,6 +3,9 @@
 WeftRuntimeError     anything the runtime raises on purpose; its text is a sentence for people
 ├── ModelError       a file or program that is not a valid model: what is wrong, and where in it
 └── RunError         inputs or values that a run cannot accept: which input, which row, what to do
+
+Beside the text, an error says what programs ask for: `input` (the name of the input at fault), `place` (row 3, column
+0; or the equation and its token), `hint` (what to do). Each is None where there is nothing to say.
 """
 
 from __future__ import annotations
@@ -13,6 +16,15 @@ from difflib import get_close_matches
 
 class WeftRuntimeError(Exception):
     """Anything the runtime raises on purpose."""
+
+    def __init__(self, text: str = "", *, input: str | None = None, place: str | None = None) -> None:
+        super().__init__(text)
+        self.input, self.place = input, place
+
+    @property
+    def hint(self) -> str | None:
+        """What to do: what stands behind the last semicolon of the text, where messages put it."""
+        return str(self).rpartition("; ")[2] if "; " in str(self) else None
 
 
 class ModelError(WeftRuntimeError):

@@ -60,6 +60,8 @@ class Choice:
 class Exact:
     """The residual of one problem during one step, exactly. Level j is the residual that sub-layer j reads."""
 
+    blurred = False  # whether nothing can be told exactly after all: see `coordinates.Blurred`
+
     def __init__(
         self,
         weights: ExactWeights,

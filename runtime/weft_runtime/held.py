@@ -187,6 +187,10 @@ def same(one: Held, other: Held) -> bool:
     """Whether two slots hold the same numbers."""
     if one is other:
         return True
+    if (one.tokens, one.width) != (other.tokens, other.width):
+        return False
+    if isinstance(one, Uniform) and isinstance(other, Uniform):
+        return torch.equal(one.row, other.row)
     if isinstance(one, Sparse) and isinstance(other, Sparse) and one.one_hot and other.one_hot:
         return torch.equal(one.index, other.index)
     return all(torch.equal(one.rows(block), other.rows(block)) for block in blocks(one.tokens, one.width))

@@ -20,15 +20,20 @@ LEAST = 4096  # a power of two below which everything is zero beside 1
 UNREACHED = 2**20  # a power of two that no squared distance has
 
 
-def start(method: str, rows: Array, size: int | None, name: str, source: str, seed: int) -> Array:
-    """The rows (size, width) an input starts with; `rows` (n, width) are those of its source."""
+def start(
+    method: str, rows: Array, size: int | None, name: str, source: str, seed: int, mass: Array | None = None
+) -> Array:
+    """The rows (size, width) an input starts with; `rows` (n, width) are those of its source.
+
+    `mass` (n,), all > 0: how often every row counts; picks are those of rows that are repeated as often.
+    """
     if method == "copy":
         if size is not None and size != len(rows):
             raise RunError(f"{shown(name)} has {size} rows, but {shown(source)}, which it copies, has {len(rows)}")
         return rows.copy()
     if size is None:
         raise RunError(f"give {shown(name)}: how many rows it has is not known, so it cannot start by itself")
-    values, first, weights = np.unique(rows + 0.0, axis=0, return_index=True, return_counts=True)  # -0.0 is 0.0
+    values, first, place = np.unique(rows + 0.0, axis=0, return_index=True, return_inverse=True)  # -0.0 is 0.0
     if len(values) < size:
         raise RunError(
             f"{shown(name)} starts from {size} different rows of {shown(source)}, which has only {len(values)}; "
@@ -36,6 +41,7 @@ def start(method: str, rows: Array, size: int | None, name: str, source: str, se
         )
     if method == "first":
         return rows[np.sort(first)[:size]]
+    weights = np.bincount(place.ravel(), weights=mass, minlength=len(values)).astype(np.float64)
     u = uniforms(seed, "init:" + name, 0, size, 1)[0][:, 0]
     picks = _random(weights, u) if method == "random" else _spread(values, weights, u)
     return np.asarray(values[picks])
@@ -48,8 +54,8 @@ def _pick(mass: Array, u: float) -> int:
     return min(index, int(np.flatnonzero(mass)[-1]))  # u * total may round up to the total
 
 
-def _random(weights: npt.NDArray[np.int64], u: Array) -> list[int]:
-    left = weights.astype(np.float64)
+def _random(weights: Array, u: Array) -> list[int]:
+    left = weights.copy()
     picks: list[int] = []
     for target in u:
         picks.append(_pick(left, float(target)))
@@ -57,13 +63,12 @@ def _random(weights: npt.NDArray[np.int64], u: Array) -> list[int]:
     return picks
 
 
-def _spread(values: Array, weights: npt.NDArray[np.int64], u: Array) -> list[int]:
+def _spread(values: Array, weights: Array, u: Array) -> list[int]:
     """Each next row with probability proportional to its squared distance to the nearest row picked before."""
-    counts = weights.astype(np.float64)
-    picks = [_pick(counts, float(u[0]))]
+    picks = [_pick(weights, float(u[0]))]
     mantissa, power = _squared_distance(values, values[picks[0]])
     for target in u[1:]:
-        mass = counts * np.ldexp(mantissa, np.maximum(power - power.max(), -LEAST))
+        mass = weights * np.ldexp(mantissa, np.maximum(power - power.max(), -LEAST))
         picks.append(_pick(mass, float(target)))
         other, its_power = _squared_distance(values, values[picks[-1]])
         farther = (power > its_power) | ((power == its_power) & (mantissa > other))

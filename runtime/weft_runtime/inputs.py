@@ -14,13 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weft_runtime.arrays import tensor_of
 from weft_runtime.contracts import kept
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.initial import start
 from weft_runtime.ir import Input, Program
 from weft_runtime.noise import check_seed
 
-SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit")  # what a call takes besides inputs
+# what a call takes besides inputs
+SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until")
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class Reader:
         }
         missing = [i.name for i in self.inputs if i.name not in arrays and (i.init is None or not self.may_start)]
         if missing and self.may_start:
-            raise RunError(f"input {shown(missing[0])} is missing; give {_call(missing[0])}")
+            raise RunError(f"input {shown(missing[0])} is missing; give {_call(missing[0])}", input=missing[0])
         counts = {
             name: len(array) for name, array in arrays.items() if isinstance(array, list) or self._is_batch(array, name)
         }
@@ -95,7 +97,8 @@ class Reader:
         known = [item.name for item in self.inputs]
         for name in given:
             if name not in known:
-                raise RunError(f"unknown input {shown(name)}{suggestion(str(name), [*known, *SETTINGS])}")
+                hint = suggestion(str(name), [*known, *SETTINGS])
+                raise RunError(f"unknown input {shown(name)}{hint}", input=str(name))
 
     def _slot_width(self, item: Input) -> int:
         return self.program.stream(item.stream).slot(item.slot).width
@@ -115,22 +118,21 @@ class Reader:
         name = shown(item.name)
         if hasattr(value, "dense") and not isinstance(value, Tensor):
             value = value.dense()
-        if not isinstance(value, Tensor):
-            try:
-                value = torch.as_tensor(np.asarray(value))
-            except (TypeError, ValueError):
-                raise RunError(f"{name} is not an array of numbers with rows of equal length") from None
+        value = tensor_of(name, value)
         if value.is_complex() or (value.dtype == torch.bool and item.kind != "onehot"):
-            raise RunError(f"{name} holds {str(value.dtype).removeprefix('torch.')}; give numbers")
+            kind = str(value.dtype).removeprefix("torch.")
+            raise RunError(f"{name} holds {kind}; give numbers", input=item.name)
         rank, width = self._rank(item), self._slot_width(item)
         if rank == 2 and width == 1 and value.dim() == 1:
             value = value[:, None]
         wanted = "[tokens]" if rank == 1 else f"[tokens, {width}]"
         shape = list(value.shape)
         if value.dim() not in (rank, rank + 1):
-            raise RunError(f"{name} has shape {shape}; it must be {wanted}, with one more axis in front for a batch")
+            text = f"{name} has shape {shape}; it must be {wanted}, with one more axis in front for a batch"
+            raise RunError(text, input=item.name)
         if rank == 2 and shape[-1] != width:
-            raise RunError(f"{name} has shape {shape}: rows of width {shape[-1]}, but {width} is expected")
+            text = f"{name} has shape {shape}: rows of width {shape[-1]}, but {width} is expected"
+            raise RunError(text, input=item.name)
         moved: Tensor = value.to(device=self.device)
         return moved
 
@@ -161,9 +163,11 @@ class Reader:
                 found = (item.name, sizes)
                 if stream.size is not None and any(size != stream.size for size in sizes):
                     have = f"{shown(item.name)} has {_some(sizes)} rows"
-                    raise RunError(f"{have}, but {stream.name} has {stream.size} tokens in this model")
+                    text = f"{have}, but {stream.name} has {stream.size} tokens in this model"
+                    raise RunError(text, input=item.name)
                 if any(size == 0 for size in sizes):
-                    raise RunError(f"{shown(item.name)} is empty; {stream.name} needs at least one token")
+                    text = f"{shown(item.name)} is empty; {stream.name} needs at least one token"
+                    raise RunError(text, input=item.name)
             sizes = found[1] if found is not None else [stream.size] * count if stream.size is not None else []
             if stream.name in mask:
                 layouts[stream.name] = self._masked(stream.name, mask[stream.name], sizes, count)
@@ -222,7 +226,7 @@ class Reader:
                     known = values[number][str(source)]
                     rows.append(known if method == "copy" else known.new_empty(size or 1, known.shape[1]))
                     continue
-                known = values[number][str(source)].detach().cpu()
+                known = values[number][str(source)].detach().to(torch.float64).cpu()
                 made = start(method, known.numpy(), size, item.name, str(source), seeds[number])
                 rows.append(torch.as_tensor(made, device=self.device))
             sizes = [len(part) for part in rows]
@@ -248,6 +252,8 @@ def _some(sizes: Sequence[int]) -> str:
 def _seeds(seed: int | Sequence[int] | None, count: int) -> list[int]:
     if seed is None:
         return [0] * count
+    if isinstance(seed, np.ndarray):
+        seed = seed.tolist()
     if isinstance(seed, Sequence):
         if len(seed) != count:
             raise RunError(f"{len(seed)} seeds for {count} problems; give one for each, or one for all")

@@ -25,6 +25,10 @@ All tensors are named; `Program.tensors()` lists names and shapes. Slots have a 
 `constant` (filled by the embedding), `derived` (a function of fields of the same token, kept up to date by the FFNs in
 `Stream.derived`), `scratch` (zero between steps). Decisions are made as exact arithmetic would on the fields: derived
 slots are not data and are recomputed exactly when a decision is close.
+
+A stream may have a basis of its own: the residual is then B z, with z the vector that the slots describe and B the
+tensor `Program.basis` names. The embedding ends with B, slots are read through the inverse of B, and every matrix is
+over the residual as it is: Q B^-1 where Q would be, B E B^-1 where E would be.
 """
 
 from __future__ import annotations
@@ -262,10 +266,15 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class TensorUse:
-    """One use of a tensor. A dimension is a number, or a free name (equal names are equal numbers) plus a number."""
+    """One use of a tensor. A dimension is a number, or a free name (equal names are equal numbers) plus a number.
+
+    `rows`, `columns`: the stream whose residual the tensor adds to, and the one whose residual it is applied to.
+    """
 
     where: str
     shape: tuple[int | tuple[str, int], ...]
+    rows: str | None = None
+    columns: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +311,22 @@ class Program:
     objective: Output | None = None
     conditions: tuple[Condition, ...] = ()  # under which the program equals its spec
     options: Mapping[str, str] = field(default_factory=dict)  # lowering styles
+    basis: Mapping[str, str] = field(default_factory=dict)  # stream -> tensor B; others hold their slots side by side
+
+    @property
+    def rotated(self) -> bool:
+        """Whether some residual is not simply its slots side by side."""
+        return bool(self.basis)
+
+    def __repr__(self) -> str:
+        from weft_runtime.displays import program_line
+
+        return f"Program({program_line(self)})"
+
+    def _repr_html_(self) -> str:
+        from weft_runtime.displays import program_html
+
+        return program_html(self)
 
     def stream(self, name: str) -> Stream:
         return next(s for s in self.streams if s.name == name)

@@ -7,7 +7,8 @@ of the whole matrix, bit for bit, because zeros add nothing. `HeadLens` does so 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,9 +44,12 @@ class Lens:
         """Bounds of the errors of what `read` gives."""
         return residual.columns(self.columns, rows, radius=True)
 
-    def slots(self, stream: Stream) -> tuple[str, ...]:
-        """The slots it reads."""
-        return tuple(s.name for s in stream.slots if any(s.offset <= c < s.offset + s.width for c in self.columns))
+    def slots(self, stream: Stream, without: str = "") -> tuple[str, ...]:
+        """The slots it reads, `without` those that only this matrix reads."""
+        tables = [table for name, table in self.matrices.items() if name != without]
+        used = torch.stack([(table != 0).any(0) for table in tables]).any(0).tolist() if tables else []
+        columns = [column for column, read in zip(self.columns, used, strict=False) if read]
+        return tuple(s.name for s in stream.slots if any(s.offset <= c < s.offset + s.width for c in columns))
 
 
 def only_rows(matrix: Tensor, rows: tuple[int, ...]) -> Tensor:
@@ -66,8 +70,10 @@ class HeadLens:
     query: Lens  # score, masks, self key
     keys: Lens  # score and masks
     value: Lens  # value
+    own: Lens  # what a query gets when no key is eligible
     writes: tuple[int, ...]  # columns of the query stream that the head adds to, in order
     weights: Weights
+    kept: dict[Any, Any] = field(default_factory=dict)  # what runs found out and later ones may use
 
     @classmethod
     def of(cls, head: Head, tensors: Mapping[str, Tensor], joined: bool = False) -> HeadLens:
@@ -112,10 +118,16 @@ class HeadLens:
             row = None if own.row is None else "self.row"
             own = replace(own, value="self.value" if own.value and writes else "", row=row)
         name = "value" if head.value and writes else ""
-        lenses = Lens.of(query), Lens.of(keys), Lens.of(value)
+        alone = {"own.value": query["self.value"]} if "self.value" in query else {}
+        lenses = Lens.of(query), Lens.of(keys), Lens.of(value), Lens.of(alone)
         narrow = replace(head, query="query", keys="keys", score=score, masks=masks, self_key=own, value=name)
-        matrices = {**lenses[0].matrices, **lenses[1].matrices, **lenses[2].matrices, **scalars}
+        matrices = {name: matrix for lens in lenses for name, matrix in lens.matrices.items()} | scalars
         return cls(narrow, *lenses, writes, Weights(matrices))
+
+    def fallback(self, query: Residual, rows: Rows) -> Tensor:
+        """What these queries get that have no eligible key, (rows, writes)."""
+        z = self.own.read(query, rows)
+        return self.weights.linear(z, "own.value") if self.own.matrices else z.new_zeros(len(z), len(self.writes))
 
     def values(self, keys: Residual, rows: Rows = slice(None)) -> Tensor:
         """What the keys of these rows add, (rows, writes)."""

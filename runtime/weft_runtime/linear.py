@@ -18,44 +18,24 @@ from weft_runtime.calls import Call, Given
 from weft_runtime.derived import Upkeep
 from weft_runtime.exact import Choice, Exact
 from weft_runtime.feed import derived_radius, feed
-from weft_runtime.heads_decide import best_head, literal_head, nearest_head, query_head
-from weft_runtime.heads_sum import segment_head, shared_rows, stream_head
-from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse, Uniform, blocks, same
-from weft_runtime.ir import FFN, Head, Program, Step
-from weft_runtime.lens import FFNLens, HeadLens, Lens
-from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Plan, SlotWrite, Uncovered
+from weft_runtime.heads_kept import kept_head
+from weft_runtime.heads_nearest import best_head, nearest_head
+from weft_runtime.heads_query import literal_head, query_head
+from weft_runtime.heads_segment import segment_head
+from weft_runtime.heads_stream import stream_head
+from weft_runtime.held import Dense, Held, Sparse, Uniform, same
+from weft_runtime.ir import FFN, Program, Step
+from weft_runtime.joined import Groups, joined, may_join, starts
+from weft_runtime.native.library import library
+from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Uncovered
+from weft_runtime.prepared import Prepared
 from weft_runtime.residual import Residual
 from weft_runtime.results import Tiers
 from weft_runtime.state import Problem
+from weft_runtime.stored import stored
 from weft_runtime.weights import Weights
-from weft_runtime.workers import alone, each
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A plan with the narrow matrices it applies; valid as long as the tensors it was made from."""
-
-    plan: Plan
-    tensors: Mapping[str, Tensor]
-    heads: dict[int, HeadLens] = field(default_factory=dict)
-    ffns: dict[int, FFNLens] = field(default_factory=dict)
-    carries: dict[tuple[str, str], tuple[Lens, Weights]] = field(default_factory=dict)
-
-    def head(self, head: Head) -> HeadLens:
-        if id(head) not in self.heads:
-            self.heads[id(head)] = HeadLens.of(head, self.tensors)
-        return self.heads[id(head)]
-
-    def ffn(self, ffn: FFN) -> FFNLens:
-        if id(ffn) not in self.ffns:
-            self.ffns[id(ffn)] = FFNLens.of(ffn, self.tensors)
-        return self.ffns[id(ffn)]
-
-    def carry(self, name: str, slot: str, columns: slice) -> tuple[Lens, Weights]:
-        if (name, slot) not in self.carries:
-            lens = Lens.of({"carry": self.tensors[name][columns]})
-            self.carries[name, slot] = lens, Weights(lens.matrices)
-        return self.carries[name, slot]
+from weft_runtime.workers import alone
+from weft_runtime.writing import Writer
 
 
 @dataclass(slots=True)
@@ -72,6 +52,8 @@ class Linear:
     prefix: str = ""
     tap: Callable[[str, list[Problem]], None] | None = None  # told the state after a sub-layer
     cache: dict[int, dict[Any, Any]] = field(default_factory=dict)  # per problem
+    groups: Groups | None = None  # of the problems that are joined
+    writer: Writer = field(init=False)
     upkeep: Upkeep = field(init=False)
     _plans: dict[int, tuple[AttendPlan | FFNPlan, ...]] = field(init=False)
     _sources: dict[str, dict[str, tuple[str, ...]]] = field(init=False)
@@ -79,6 +61,7 @@ class Linear:
 
     def __post_init__(self) -> None:
         self.upkeep = Upkeep(self.program, self.weights)
+        self.writer = Writer(self.prepared, self.device)
         self._plans = {id(step): self.prepared.plan.steps[path] for path, step in self.program.places()}
         self._sources, self._makers = {}, {}
         for stream in self.program.streams:
@@ -146,6 +129,53 @@ class Linear:
     def unchanged(self, old: Mapping[str, Any], new: Mapping[str, Any], stream: str, slot: str) -> bool:
         """Whether a slot holds the same numbers in two states."""
         return same(old[stream].slot(slot), new[stream].slot(slot))
+
+    # ------------------------------------------------------------------ batches
+    def join(self, problems: list[Problem]) -> Problem | None:
+        """The problems of a batch as one, where the plan allows it."""
+        if len(problems) < 2 or self.tap is not None or not may_join(self.program, self.prepared.plan):
+            return None
+        whole = joined(problems)
+        if whole is None or self.device.type != "cpu" or library() is None or not self._plain_scores(whole):
+            return None
+        where = starts(problems)
+
+        def exact(number: int) -> Exact:
+            assert self.groups is not None
+            parts = {name: self.groups.part(cast(Residual, z), number) for name, z in whole.z.items()}
+            return Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], parts), self._columns())
+
+        self.groups = Groups(where, exact)
+        return whole
+
+    def _plain_scores(self, whole: Problem) -> bool:
+        """Whether the heads that look for best keys score stored numbers as they are."""
+        for path, plan in self.prepared.plan.heads():
+            if not path.startswith("layer") or plan.strategy != "nearest":
+                continue
+            lens, head = self.prepared.head(plan.head), plan.head
+            parts, keys = lens.head.score.parts, self.program.stream(head.keys)
+            found = stored(cast(Residual, whole.z[head.query]), lens.query, lens.weights, [part.q for part in parts])
+            fields = all(keys.slot(name).role != "derived" for name in lens.keys.slots(keys))
+            if found is None or not found.plain or not fields or not all(lens.weights.copies(p.k) for p in parts):
+                return False
+        return True
+
+    def standing(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[bool]:
+        """For every joined problem whether a layer left every field it writes as it was."""
+        groups = self.groups
+        assert groups is not None
+        still = torch.ones(groups.count, dtype=torch.bool)
+        for step in self.program.layer:
+            for stream, slot in step.writes:
+                one, other = old[stream].slot(slot), new[stream].slot(slot)
+                if isinstance(one, Sparse) and isinstance(other, Sparse):
+                    differs = one.index != other.index
+                else:
+                    rows = slice(0, other.tokens)
+                    differs = (one.rows(rows) != other.rows(rows)).any(1)
+                still[groups.owner(stream, differs.nonzero()[:, 0])] = False
+        return cast(list[bool], still.tolist())
 
     # ------------------------------------------------------------------ derived slots
     def _derive(self, residual: Residual, slot: str) -> Held:
@@ -252,21 +282,20 @@ class Linear:
                 choices[call.plan.head.name] = given[index].choice
                 tiers = given[index].tiers
                 if tiers is not None:
-                    many = len(call.query) if call.plan.once else 1
-                    self.tiers.setdefault(f"{name}.{call.plan.head.name}", Tiers()).add(tiers.repeat(many))
+                    self.tiers.setdefault(f"{name}.{call.plan.head.name}", Tiers()).include(tiers)
             else:
                 choices[call.plan.head.name] = Choice(None, None)
         found: dict[str, dict[str, Held]] = {}
         for write in plan.slots:
-            held = self._write(write, plan, state[write.stream], calls, given)
+            held = self.writer.write(write, plan, state[write.stream], calls, given)
             found.setdefault(write.stream, {})[write.slot] = held
         return found, choices
 
     def _call(self, plan: HeadPlan, state: Mapping[str, Residual], exact: Exact, number: int) -> Call:
         head = plan.head
         cache = self.cache.setdefault(number, {})
-        lens = self.prepared.head(head)
-        return Call(plan, lens, state[head.query], state[head.keys], exact, self.prepared.tensors, cache)
+        lens, groups = self.prepared.head(head), self.groups if number < 0 else None
+        return Call(plan, lens, state[head.query], state[head.keys], exact, self.prepared.tensors, cache, groups)
 
     def _run(self, call: Call, pair: bool, noted: bool) -> Given:
         strategy = call.plan.strategy
@@ -281,7 +310,8 @@ class Linear:
         if strategy in ("members", "queries"):
             return query_head(call, noted)
         if strategy == "stream":
-            return stream_head(call)
+            kept = kept_head(call, self.dtype) if call.plan.kept else None
+            return stream_head(call) if kept is None else kept
         return literal_head(call, noted)
 
     def _distinct(self, call: Call) -> None:
@@ -296,78 +326,3 @@ class Linear:
 
         if not call.static(("distinct", id(call.plan.head)), call.sources("query"), look):
             raise Uncovered("two tokens are equal, so that an erase by attention is not a linear one")
-
-    def _write(
-        self, write: SlotWrite, plan: AttendPlan, residual: Residual, calls: list[Call], given: Mapping[int, Given]
-    ) -> Held:
-        slot = residual.stream.slot(write.slot)
-        columns = range(slot.offset, slot.offset + slot.width)
-        if write.form in ("deferred", "sparse") and write.carry != "clear" and write.heads:
-            before = residual.slot(write.slot)  # the plan counts on a slot that is still empty
-            if not isinstance(before, Uniform) or bool(before.row.any()):
-                raise Uncovered(f"slot {write.slot} of {write.stream} is not empty")
-        if write.form == "deferred" and write.heads:
-            return self._deferred([calls[i] for i in write.heads], columns)
-        base = self._carried(write, plan, residual)
-        if not write.heads:
-            return base
-        if write.form == "sparse" and len(write.heads) == 1:
-            held = given[write.heads[0]].held
-            assert isinstance(held, Sparse)
-            return held
-        total: Tensor | None = None
-        if not (isinstance(base, Uniform) and write.carry == "clear"):
-            total = base.row if isinstance(base, Uniform) else base.rows(slice(0, len(residual)))
-        for index in write.heads:
-            out = given[index].out
-            assert out is not None
-            part = _columns_of(out, calls[index].lens.writes, columns)
-            total = part + 0.0 if total is None else total + part
-        assert total is not None
-        if write.form == "uniform" and len(total) == 1:
-            return Uniform(total, len(residual))
-        return Dense(total if len(total) == len(residual) else total.expand(len(residual), -1))
-
-    def _carried(self, write: SlotWrite, plan: AttendPlan, residual: Residual) -> Held:
-        """A slot after the carry, before the heads."""
-        slot = residual.stream.slot(write.slot)
-        if write.carry == "clear":
-            return self._uniform(torch.zeros(1, slot.width), len(residual))
-        if write.carry == "keep":
-            return residual.slot(write.slot)
-        lens, weights = self.prepared.carry(plan.attend.carry[write.stream], write.slot, slot.columns)
-        if all(isinstance(residual.slot(name), Uniform) for name in lens.slots(residual.stream)):
-            return Uniform(weights.linear(lens.read(residual, slice(0, 1)), "carry"), len(residual))
-
-        def carry(rows: slice) -> Tensor:
-            return weights.linear(lens.read(residual, rows), "carry")
-
-        return Dense(torch.cat(each(carry, blocks(len(residual), max(len(lens.columns), slot.width)), self.device)))
-
-    def _deferred(self, calls: list[Call], columns: range) -> Deferred:
-        """A slot that heads with few keys fill: rows are made when they are read."""
-        makers: list[Callable[[Rows], list[Tensor]]] = []
-
-        def make(rows: Rows) -> Tensor:
-            if not makers:
-                makers.append(shared_rows(calls))
-            total: Tensor | None = None
-            for call, out in zip(calls, makers[0](rows), strict=True):
-                part = _columns_of(out, call.lens.writes, columns)
-                total = part + 0.0 if total is None else total + part
-            assert total is not None
-            return total
-
-        return Deferred(len(calls[0].query), len(columns), make, self.device)
-
-
-def _columns_of(out: Tensor, writes: tuple[int, ...], columns: range) -> Tensor:
-    """The columns of a slot in what a head wrote; those it does not write are zero."""
-    if tuple(columns) == writes:
-        return out
-    place = {column: at for at, column in enumerate(writes)}
-    wanted = [place.get(column, -1) for column in columns]
-    if all(at >= 0 for at in wanted):
-        return out[:, wanted]
-    padded = torch.cat([out, out.new_zeros(len(out), 1)], 1)
-    return padded[:, wanted]

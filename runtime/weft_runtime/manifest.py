@@ -1,7 +1,8 @@
 """A program <-> the JSON that a checkpoint carries.
 
-The dataclasses of `ir` are the schema: every field is written, and reading demands exactly those fields with exactly
-those types. Fractions are strings "n/d"; floats keep their bits (JSON numbers are written as shortest exact repr).
+The dataclasses of `ir` are the schema: every field is written (but for a basis where there is none), and reading
+demands exactly those fields with exactly those types. Fractions are strings "n/d"; floats keep their bits (JSON numbers
+are written as shortest exact repr).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from weft_runtime.errors import ModelError, shown
 
 MAX_DEPTH = 64  # nesting of the JSON; programs need about 12
 MAX_STRING = 1 << 20  # characters of one string; the spec text is the longest
+_OPTIONAL: dict[type, frozenset[str]] = {ir.Program: frozenset({"basis"})}  # written where there is one
 _TAGS: dict[type, str] = {ir.Attend: "attend", ir.FFN: "ffn"}
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)  # strings, and brackets outside of them
 _FRACTION = re.compile(r"-?[0-9]{1,1000}/[0-9]{1,1000}")
@@ -76,7 +78,9 @@ def _integer(digits: str) -> int:
 def encode(value: Any) -> Any:
     """A value of the IR as plain JSON data."""
     if is_dataclass(value) and not isinstance(value, type):
-        body = {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+        rare = _OPTIONAL.get(type(value), frozenset())
+        said = {field.name: getattr(value, field.name) for field in fields(value)}
+        body = {name: encode(one) for name, one in said.items() if one or name not in rare}
         tag = _TAGS.get(type(value))
         return body if tag is None else {"sublayer": tag, **body}
     if isinstance(value, Fraction):
@@ -119,11 +123,12 @@ def _dataclass(kind: type, data: Any, where: str) -> Any:
     _expect(isinstance(data, dict), "an object", where)
     hints = _hints(kind)
     extra = sorted(set(data) - set(hints) - ({"sublayer"} if kind in _TAGS else set()))
-    missing = sorted(set(hints) - set(data))
+    missing = sorted(set(hints) - set(data) - _OPTIONAL.get(kind, frozenset()))
     if missing or extra:
         wrong = f"lacks {missing[0]}" if missing else f"has an unknown entry {shown(extra[0])}"
         raise ModelError(f"{where} {wrong}")
-    return kind(**{name: _decode(hint, data[name], f"{where}.{name}") for name, hint in hints.items()})
+    told = {name: hint for name, hint in hints.items() if name in data}
+    return kind(**{name: _decode(hint, data[name], f"{where}.{name}") for name, hint in told.items()})
 
 
 @cache

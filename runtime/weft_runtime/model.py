@@ -20,21 +20,26 @@ from weft_runtime import answers
 from weft_runtime.backends import Planner, check_backend, hindrance, is_small
 from weft_runtime.checkpoint import Checkpoint
 from weft_runtime.conditions import short_leads
+from weft_runtime.displays import model_html, model_line
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.hooks import Named, attribute, blocks
 from weft_runtime.inputs import SETTINGS, Batch, Reader
 from weft_runtime.ir import Program
-from weft_runtime.linear import Linear, Prepared
+from weft_runtime.linear import Linear
 from weft_runtime.plan import Plan, Uncovered
+from weft_runtime.prepared import Prepared
+from weft_runtime.progress import Progress, silence
 from weft_runtime.results import Fields, Outputs, Report, Trace
 from weft_runtime.run import Run, Sites, is_unrolled
 from weft_runtime.tensor_checks import check_values
 from weft_runtime.weights import Weights
 
 DTYPES = (torch.float32, torch.float64)
+ROTATED = "the residual has a basis of its own"  # plans look for slots in columns
 Result = TypeVar("Result")
 Seed = int | Sequence[int] | None
 Arrays = Mapping[str, Any] | None
+Until = Callable[[Fields, Fields], bool]  # the fields before and after a layer -> whether to stop
 
 
 def load(
@@ -43,10 +48,14 @@ def load(
     device: str | torch.device = "cpu",
     trainable: bool = False,
     backend: str = "auto",
+    deterministic: bool = False,
 ) -> Model:
-    """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or linear."""
+    """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or linear.
+
+    `deterministic`: sums with soft weights, too, get the same bits whatever the blocks, threads and batches.
+    """
     checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
-    return Model(checkpoint, dtype, device, trainable, backend)
+    return Model(checkpoint, dtype, device, trainable, backend, deterministic)
 
 
 class Model(nn.Module):
@@ -59,10 +68,12 @@ class Model(nn.Module):
         device: str | torch.device = "cpu",
         trainable: bool = False,
         backend: str = "auto",
+        deterministic: bool = False,
     ) -> None:
         super().__init__()
         _check_dtype(dtype)
         self.backend = check_backend(backend)  # may be changed between runs
+        self.deterministic = deterministic  # this, too
         program = checkpoint.program
         program.verify({name: np.shape(array) for name, array in checkpoint.tensors.items()})
         check_values(program, checkpoint.tensors)
@@ -70,6 +81,7 @@ class Model(nn.Module):
         self.dtype = dtype
         self.spec_name, self.spec_text = checkpoint.spec_name, checkpoint.spec_text
         self.dims, self.params = dict(checkpoint.dims), dict(checkpoint.params)
+        self.compiler = checkpoint.compiler
         self.report = Report()  # of the last run
         self._planner = Planner(program)
         self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
@@ -108,9 +120,22 @@ class Model(nn.Module):
             raise KeyError(f"no tensor {name!r}{suggestion(name, self._paths)}")
         return self.weights.get_parameter(self._paths[name])
 
+    def checkpoint(self) -> Checkpoint:
+        """The model as it is now, to save or to verify: trained and edited weights make files like any other."""
+        tensors = {name: self.tensor(name).detach().cpu().numpy().copy() for name in self._paths}
+        origin = (self.spec_name, self.spec_text, self.dims, self.params, self.compiler)
+        return Checkpoint(self.program, tensors, *origin)
+
     def extra_repr(self) -> str:
         inputs = ", ".join(item.name for item in self.program.inputs)
         return f"{self.program.name}: {inputs} -> {', '.join(output.name for output in self.program.outputs)}"
+
+    def __repr__(self) -> str:
+        """One line; every parameter and hook site is listed by `named_modules`."""
+        return f"Model({model_line(self)})"
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
 
     # ------------------------------------------------------------------ running
     def forward(
@@ -124,6 +149,8 @@ class Model(nn.Module):
         noise: Arrays = None,
         until_stable: bool = False,
         limit: int = 300,
+        progress: Progress | None = None,
+        until: Until | None = None,
         **named: Any,
     ) -> Outputs:
         """Runs the algorithm: `model(x=..., c=...)` -> outputs by name, as the layers hold them.
@@ -132,9 +159,11 @@ class Model(nn.Module):
         seed          for initialisers and random fields; one for all problems of a batch, or one each
         mask          {token set: bool[batch, tokens]} for batches of problems of different sizes
         noise         {random field: array [layers, tokens, columns]} instead of the generator
+        progress      called before the first layer and after each: `weft_runtime.Progress`
+        until         shown the stored fields before and after every layer; when it says True, the run ends
         """
-        settings = {"layers": layers, "seed": seed, "mask": mask, "noise": noise}
-        settings |= {"until_stable": until_stable, "limit": limit}
+        settings: dict[str, Any] = {"layers": layers, "seed": seed, "mask": mask, "noise": noise}
+        settings |= {"until_stable": until_stable, "limit": limit, "progress": progress, "until": until}
         return self._answer(_joined(inputs, named), settings, partial(answers.outputs, again=False))
 
     def final(self, inputs: Arrays = None, /, **options: Any) -> Outputs:
@@ -146,6 +175,10 @@ class Model(nn.Module):
         if self.program.objective is None:
             raise RunError(f"{shown(self.program.name)} states no objective")
         return self._answer(*_sorted(inputs, options), answers.objective)
+
+    def fields(self, inputs: Arrays = None, /, **options: Any) -> Fields:
+        """The stored fields after the last layer, each made when it is asked for."""
+        return self._answer(*_sorted(inputs, options), answers.glimpse)
 
     def trace(self, inputs: Arrays = None, /, *, patterns: bool = False, **options: Any) -> Trace:
         """Every slot of every stream after every sub-layer, and on request every attention pattern."""
@@ -185,7 +218,7 @@ class Model(nn.Module):
         noise: Arrays = None,
     ) -> Fields:
         """One layer from stored fields. Fields that nothing has set yet may be absent; random fields are drawn anew."""
-        if not isinstance(layer, int) or isinstance(layer, bool) or layer < 0:
+        if not isinstance(layer, int | np.integer) or isinstance(layer, bool) or layer < 0:
             raise RunError(f"layer is {layer!r}; layers are counted from 0")
         if is_unrolled(self.program) and layer >= self.program.layers:
             raise RunError(f"layer is {layer}, but the weights are unrolled for {self.program.layers} layers")
@@ -208,6 +241,8 @@ class Model(nn.Module):
 
     def plan(self) -> Plan:
         """How the linear backend would run the model; a `RunError` says why it would not."""
+        if self.program.rotated:
+            raise Uncovered(ROTATED)
         return self._planner.plan(self._tensors())
 
     # ------------------------------------------------------------------ backends
@@ -241,10 +276,13 @@ class Model(nn.Module):
             return None
         tensors = self._tensors()
         self._why = hindrance((self.prelude, self.blocks, self.readout), tensors, batch)
+        self._why = ROTATED if self.program.rotated else self._why
         try:
             if self._why:
                 raise Uncovered(self._why)
             prepared = self._planner.prepared(tensors)
+            if self.deterministic and prepared.plan.adds_in_tiles:
+                raise Uncovered("sums with soft weights depend on its tiles; deterministic ones are the reference's")
         except Uncovered as reason:
             self._why = str(reason)
             self._refuses = self.backend == "linear"
@@ -264,27 +302,38 @@ class Model(nn.Module):
         noise: Arrays = None,
         until_stable: bool = False,
         limit: int = 300,
+        progress: Progress | None = None,
         tracer: answers.Tracer | None = None,
+        until: Until | None = None,
         linear: bool = False,
     ) -> Run:
         many = self._how_many(layers, until_stable, limit)
+        tell, total = progress or silence, None if until_stable else many
         run = self._begin(given, seed, mask, noise, many, linear)
         if tracer is not None:
             tracer.watch(run)
         run.prelude()
         if tracer is not None:
             tracer.started()
+        if tracer is None and until is None:
+            run.join()
+        tell("layer", 0, total)
         for index in range(many):
+            before = None if until is None else answers.glimpse(run)
             if not run.layer(index, until_stable):
                 break
+            tell("layer", index + 1, total)
             if tracer is not None:
                 tracer.layer_done()
+            if until is not None and before is not None and until(before, answers.glimpse(run)):
+                break
+        run.part()
         self._note(run)
         return run
 
     def _how_many(self, layers: int | None, until_stable: bool, limit: int) -> int:
         for name, value in (("layers", layers), ("limit", limit)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            if value is not None and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0):
                 raise RunError(f"{name} is {value!r}; it must be a whole number, at least 0")
         fixed = self.program.layers if is_unrolled(self.program) else None
         if until_stable:
@@ -316,7 +365,8 @@ class Model(nn.Module):
     def _note(self, run: Run) -> None:
         backend, leads = ("linear", {}) if isinstance(run.engine, Linear) else ("reference", run.engine.leads)
         warnings = short_leads(self.program, leads)
-        self.report = Report(tuple(run.layers), tuple(run.stable), run.engine.tiers, backend, warnings=warnings)
+        ran, settled = (tuple(run.layers), tuple(run.stable)), tuple(run.settled)
+        self.report = Report(*ran, run.engine.tiers, backend, warnings=warnings, by_layer=settled)
 
 
 def _joined(inputs: Arrays, named: Mapping[str, Any]) -> dict[str, Any]:

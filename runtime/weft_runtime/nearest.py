@@ -53,10 +53,11 @@ class Queries:
 
 @dataclass(slots=True)
 class Found:
-    """Per query: the best key, and whether that is proved."""
+    """Per query: the best key; the queries for which that is not proved, and how many float64 settled."""
 
     index: Tensor  # int32
-    certain: Tensor
+    doubt: Tensor | None  # None: no query
+    doubled: int = 0
 
 
 def ready(
@@ -101,8 +102,8 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
     square = small.to(torch.float64).square().sum(1)
     reach = float(square.max().sqrt()) * ROOM + 2.0**-60
     if not reach < LARGEST:
-        none = torch.zeros(queries.size, dtype=torch.bool, device=keys.device)
-        return Found(torch.zeros_like(none, dtype=torch.int32), none)
+        every = torch.arange(queries.size, device=keys.device)
+        return Found(torch.zeros_like(every, dtype=torch.int32), every)
     other = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
     terms = keys.shape[1]
     share = (terms + 12 if distance else terms + 8) * U * ROOM
@@ -178,7 +179,7 @@ def _scan(queries: Queries, table: Tensor, margin: Callable[[slice], Tensor]) ->
         certain[rows] = (second - best * (1 + 2.0 ** (bits - 22)) > margin(rows)) & torch.isfinite(best)
 
     each(scan, range(len(queries.blocks)), device)
-    return Found(index, certain)
+    return Found(index, (~certain).nonzero()[:, 0])
 
 
 def _room(store: local, keys: int, block: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ Strategies of heads:
     segment    every key counts for one query: exact sums over segments of the keys
     members    one query after the other, over the keys that a stored index makes eligible
     queries    one query after the other, over all keys
-    stream     soft weights in tiles, with running maximum, mass and sum
+    stream     soft weights in tiles, with running maximum, mass and sum; exponentials of costs that stay are kept
     literal    as the reference does it, over the columns that are read
 """
 
@@ -43,6 +43,7 @@ class HeadPlan:
     once: bool = False  # all queries look the same: it runs for one of them
     share: int = 0  # heads of a sub-layer with the same number share their scores
     index: str = ""  # the key slot that says for which query a key counts (segment, members)
+    kept: tuple[int, ...] = ()  # parts of the score that no layer changes; the others are of the query or the key alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,11 @@ class Plan:
             for sublayer in sublayers:
                 if isinstance(sublayer, AttendPlan):
                     yield from ((path, head) for head in sublayer.heads)
+
+    @property
+    def adds_in_tiles(self) -> bool:
+        """Whether some sums are rounded as tiles are merged; all others are exact."""
+        return any(head.strategy == "stream" for _, head in self.heads())
 
     def __str__(self) -> str:
         lines = []

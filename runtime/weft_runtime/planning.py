@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from weft_runtime.ir import FFN, HARD, Attend, Head, Program, Score, Step, Stream
+from weft_runtime.ir import FFN, HARD, Attend, Head, Part, Program, Score, Step, Stream
 from weft_runtime.lens import FFNLens
 from weft_runtime.plan import AttendPlan, FFNPlan, Form, HeadPlan, Plan, SlotWrite, SublayerPlan, Uncovered, Versions
-from weft_runtime.structure import copies, is_identity, query_is_key, slots_of, slots_written
+from weft_runtime.reads import Reads
+from weft_runtime.structure import copies, is_identity, query_is_key, slots_of, slots_written, table
 from weft_runtime.tensors import NUMBER_HEADS
 
 WIDE: frozenset[Form] = frozenset({"sparse", "deferred"})  # forms that are never materialised whole
@@ -33,10 +34,12 @@ class _Planner:
     def __init__(self, program: Program, tensors: Mapping[str, Tensor]) -> None:
         self.program, self.tensors = program, {name: tensor.detach() for name, tensor in tensors.items()}
         self.streams = {stream.name: stream for stream in program.streams}
+        self.reads = Reads(self.streams, self.tensors)
         self.identity = {(e.stream, e.slot) for e in program.embedding if e.kind == "identity"}
         self.forms: Forms = {}
         self.derived: dict[tuple[str, str], FFNPlan] = {}
         self.zero: set[tuple[str, str]] = set()  # slots that hold nothing at this point of the walk
+        self.changing = self._changing()
 
     def plan(self, versions: Versions) -> Plan:
         for stream in self.program.streams:
@@ -122,9 +125,9 @@ class _Planner:
                 continue
             for head in sublayer.heads:
                 if head.query == stream:
-                    found |= self._query_slots(head) | self._own_slots(head)
+                    found |= self.reads.query(head) | self.reads.own(head)
                 if head.keys == stream:
-                    found |= self._key_slots(head) | self._value_slots(head)
+                    found |= self.reads.keys(head) | self.reads.values(head)
             if stream in sublayer.carry:
                 found |= self._mixed(sublayer, stream)
         return found
@@ -176,7 +179,7 @@ class _Planner:
         shares: dict[tuple[object, ...], int] = {}
         heads = []
         for head in attend.heads:
-            key = (head.query, head.keys, self._fingerprint(head.score))
+            key = (head.query, head.keys, self.reads.fingerprint(head.score))
             heads.append(self._head(head, shares.setdefault(key, len(shares)), fresh))
         writes = []
         for stream in self.program.streams:
@@ -238,7 +241,7 @@ class _Planner:
             return "sparse"
         small = all(self.streams[plan.head.keys].size is not None and not plan.once for plan in heads)
         tiled = all(plan.strategy in ("stream", "best") for plan in heads)
-        narrow = all(not self._any_wide(plan.head.query, self._query_slots(plan.head)) for plan in heads)
+        narrow = all(not self._any_wide(plan.head.query, self.reads.query(plan.head)) for plan in heads)
         if pairs and small and tiled and narrow and stream.size is None:
             return "deferred"
         return "dense"
@@ -254,7 +257,7 @@ class _Planner:
     # ------------------------------------------------------------------ heads
     def _head(self, head: Head, share: int, fresh: set[tuple[str, str]]) -> HeadPlan:
         kind, stream = head.weighting.kind, self.streams[head.query]
-        query, keys = self._query_slots(head), self._key_slots(head)
+        query, keys = self.reads.query(head), self.reads.keys(head)
         decides = kind in HARD or any(mask.op != "other" for mask in head.masks)
         read = {(head.query, name) for name in query} | {(head.keys, name) for name in keys}
         if decides and read & fresh:
@@ -278,10 +281,58 @@ class _Planner:
         if plain and kind in ("argmax", "max") and self._fast(head.score) and narrow and stream.size is None:
             return HeadPlan(head, "nearest" if kind == "argmax" else "best", _score_text(head.score), once, share)
         if kind in TILED and not decides and not other:
-            return HeadPlan(head, "stream", "soft weights in tiles", once, share)
+            kept = () if once else self._kept(head)
+            why = "soft weights in tiles" + ("; exponentials of costs that stay are kept" if kept else "")
+            return HeadPlan(head, "stream", why, once, share, kept=kept)
         if few and not other and self._any_wide(head.keys, keys):
             return HeadPlan(head, "queries", "one query reads few columns of the keys", once, share)
         return HeadPlan(head, "literal", f"{kind} has no faster form here", once, share)
+
+    def _kept(self, head: Head) -> tuple[int, ...]:
+        """Parts of the score that no layer changes, if all other parts are sums of terms of one side alone."""
+        if head.weighting.kind not in ("softmax", "lse", "exp") or head.masks:
+            return ()
+        kept = []
+        for index, part in enumerate(head.score.parts):
+            one = Score((part,))
+            read = {(head.query, name) for name in self.reads.score(one, head.query, "query")}
+            read |= {(head.keys, name) for name in self.reads.score(one, head.keys, "key")}
+            if self._apart(part, head):
+                continue
+            if read & self.changing:
+                return ()
+            kept.append(index)
+        return tuple(kept)
+
+    def _apart(self, part: Part, head: Head) -> bool:
+        """Whether every product of a part has a factor that all tokens of its side share."""
+        if part.kind != "dot" or part.scale is not None:
+            return False
+        for q, k in zip(table(self.tensors[part.q]), table(self.tensors[part.k]), strict=True):
+            sides = (
+                (slots_of(q, self.streams[head.query]), head.query),
+                (slots_of(k, self.streams[head.keys]), head.keys),
+            )
+            if not any(all(self.forms[name, s] in ("uniform", "zero") for s in slots) for slots, name in sides):
+                return False
+        return True
+
+    def _changing(self) -> set[tuple[str, str]]:
+        """Slots that a layer writes, and derived slots made from them."""
+        found: set[tuple[str, str]] = set()
+        for step in self.program.layer:
+            for sublayer in step.sublayers:
+                if isinstance(sublayer, Attend):
+                    found.update(sublayer.writes)
+                else:
+                    found.update((sublayer.stream, name) for name in sublayer.writes)
+        found.update((item.stream, item.slot) for item in self.program.noises)
+        for stream in self.program.streams:
+            for ffn in stream.derived:  # in order of dependence
+                read = FFNLens.of(ffn, self.tensors).lens.slots(stream)
+                if any((stream.name, name) in found for name in read):
+                    found.update((stream.name, name) for name in ffn.writes)
+        return found
 
     def _fast(self, score: Score) -> bool:
         parts = score.parts
@@ -295,7 +346,7 @@ class _Planner:
     def _index_slot(self, head: Head, keys: set[str]) -> str | None:
         """The stored index that masks (or sums) of a head read; "" when they read constants only, None when more."""
         masks = [mask for mask in head.masks if mask.op != "other"]
-        read = set().union(*(self._score_slots(mask.score, head.keys, "key") for mask in masks)) if masks else keys
+        read = set().union(*(self.reads.score(mask.score, head.keys, "key") for mask in masks)) if masks else keys
         if len(masks) != len(head.masks):
             return None
         indices = [name for name in read if self.forms[head.keys, name] == "sparse"]
@@ -314,50 +365,8 @@ class _Planner:
             return False
         return all(name == index or self.forms[head.keys, name] in ("uniform", "zero") for name in keys)
 
-    # ------------------------------------------------------------------ what heads read
-    def _score_slots(self, score: Score, stream: str, side: str) -> set[str]:
-        found: set[str] = set()
-        for part in score.parts:
-            names = [part.q if side == "query" else part.k]
-            if part.scale is not None and part.scale[0] == side:
-                names.append(part.scale[1])
-            for name in names:
-                found.update(slots_of(self.tensors[name], self.streams[stream]))
-        return found
-
-    def _query_slots(self, head: Head) -> set[str]:
-        scores = [head.score, *(mask.score for mask in head.masks)]
-        found = set().union(*(self._score_slots(score, head.query, "query") for score in scores))
-        if head.self_key is not None and head.self_key.row is not None:
-            found.update(slots_of(self.tensors[head.self_key.row], self.streams[head.query]))
-        return found
-
-    def _key_slots(self, head: Head) -> set[str]:
-        scores = [head.score, *(mask.score for mask in head.masks)]
-        return set().union(*(self._score_slots(score, head.keys, "key") for score in scores))
-
-    def _value_slots(self, head: Head) -> set[str]:
-        if not head.value or head.weighting.kind in NUMBER_HEADS:
-            return set()
-        return set(slots_of(self.tensors[head.value], self.streams[head.keys]))
-
-    def _own_slots(self, head: Head) -> set[str]:
-        if head.self_key is None or not head.self_key.value:
-            return set()
-        return set(slots_of(self.tensors[head.self_key.value], self.streams[head.query]))
-
     def _any_wide(self, stream: str, slots: Iterable[str]) -> bool:
         return any(self.forms[stream, name] in WIDE for name in slots)
-
-    def _fingerprint(self, score: Score) -> tuple[object, ...]:
-        """Equal for scores that compute the same, whatever their tensors are called."""
-        found: list[object] = []
-        for part in score.parts:
-            names = [part.q, part.k, part.coefficient, part.scale[1] if part.scale is not None else None]
-            found.append(part.kind)
-            found.append(part.scale[0] if part.scale is not None else None)
-            found.extend(None if name is None else self.tensors[name].cpu().numpy().tobytes() for name in names)
-        return tuple(found)
 
 
 def _score_text(score: Score) -> str:

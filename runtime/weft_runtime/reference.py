@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from weft_runtime import tokenwise
 from weft_runtime.attention import HeadRun, Result
 from weft_runtime.bounds import added, widen
+from weft_runtime.coordinates import Blurred
 from weft_runtime.derived import Upkeep
 from weft_runtime.errors import RunError
 from weft_runtime.exact import Choice, Exact
@@ -54,6 +55,11 @@ class Reference:
             for slot in stream.slots:
                 self._fields[stream.name][slot.columns] = slot.role == "field"
 
+    @property
+    def blurred(self) -> bool:
+        """Whether a basis mixes slots, so that everything is known up to a bound only."""
+        return self.upkeep.coordinates.blurred
+
     def aside(self) -> Reference:
         """The same run for steps whose results are not kept: it reports, but nobody listens."""
         other = Reference(self.program, self.weights, self.dtype, self.batched, self.tiers, self.leads)
@@ -65,7 +71,7 @@ class Reference:
         """Runs one step on all problems: sub-layers, rounding of the fields, refresh of the derived slots."""
         for problem in problems:
             self.upkeep.demand(problem, step.sublayers)
-            self.enter(problem, decides(step.sublayers))
+            self.enter(problem, decides(step.sublayers) or self.blurred)
         sites = list(blocks)
         if not step.sublayers:
             self._store(step, problems)
@@ -76,7 +82,8 @@ class Reference:
             if isinstance(sublayer, FFN):
                 self._feed_forward(sublayer, problems, later)
             else:
-                self._attend(sublayer, problems, sites[index], name, bool(later), decides(later))
+                bounded = decides(later) or (self.blurred and bool(later))
+                self._attend(sublayer, problems, sites[index], name, bool(later), bounded)
             if not later:
                 self._store(step, problems)
             self._resid(problems, sites[index], post=True)
@@ -103,12 +110,15 @@ class Reference:
         """The residual with its fields as the storage dtype holds them."""
         if self.dtype == torch.float64:
             return z
-        return torch.where(self._fields[name].to(z.device), z.to(self.dtype).to(torch.float64), z)
+        slots = self.upkeep.coordinates.slots(name, z)
+        held = torch.where(self._fields[name].to(z.device), slots.to(self.dtype).to(torch.float64), slots)
+        return self.upkeep.coordinates.enter(name, held)
 
     def _check_fields(self, name: str, z: Tensor, number: int, step: Step) -> None:
         if z.is_meta or bool(torch.isfinite(z.detach()).all()):
             return
-        row, column = (int(i) for i in (~torch.isfinite(z.detach())).nonzero()[0])
+        slots = self.upkeep.coordinates.slots(name, z.detach())
+        row, column = (int(i) for i in (~torch.isfinite(slots)).nonzero()[0])
         slot = next(s.name for s in self.program.stream(name).slots if s.offset <= column < s.offset + s.width)
         where = f"; problem {number} of the batch" if self.batched else ""
         what = f" ({step.equations[0]})" if step.equations else ""
@@ -118,7 +128,7 @@ class Reference:
 
     # ------------------------------------------------------------------ sub-layers
     def _feed_forward(self, ffn: FFN, problems: list[Problem], later: tuple[Sublayer, ...]) -> None:
-        bounded = decides(later)
+        bounded = decides(later) or self.blurred
         for problem in problems:
             assert problem.exact is not None
             if self.upkeep.inherits(problem, ffn):
@@ -174,7 +184,7 @@ class Reference:
         runs = []
         for problem in problems:
             assert problem.exact is not None
-            needed = problem.radii if _decides(head) or bounded else None
+            needed = problem.radii if _decides(head) or bounded or self.blurred else None
             null = problem.nulls.get(head.keys)
             run = HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded, noted, null)
             runs.append(run.run(watched))
@@ -230,9 +240,11 @@ class Reference:
                 for problem, z in zip(problems, seen, strict=True):
                     problem.z[name] = z
                     # What a hook wrote is data: it is not a function of the fields any more.
-                    problem.exact = Exact(self.upkeep.exact_weights, problem.z, {})
+                    seen_exactly = Exact(self.upkeep.exact_weights, problem.z, {})
+                    problem.exact = Blurred(seen_exactly) if self.upkeep.coordinates.blurred else seen_exactly
                     if problem.radii is not None:
-                        problem.radii = {key: torch.zeros_like(value.detach()) for key, value in problem.z.items()}
+                        coordinates = self.upkeep.coordinates
+                        problem.radii = {key: coordinates.radius(key, value) for key, value in problem.z.items()}
 
 
 def _decides(head: Head) -> bool:

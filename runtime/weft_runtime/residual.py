@@ -6,7 +6,7 @@ Indexing gives what a tensor (tokens, width) would give, but only the rows and c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from weft_runtime.ir import Stream
 
 Derive = Callable[["Residual", str], Held]  # computes a derived slot
 Bound = Callable[["Residual", str], Tensor]  # and a bound of its error
+Runs: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]  # slots and their columns; None: all of them
 
 
 class Residual:
@@ -31,6 +32,7 @@ class Residual:
         self._derive, self._bound = derive, bound
         self._derived: dict[str, Held] = {}
         self._radii: dict[str, Tensor] = {}
+        self._runs: dict[tuple[int, ...], Runs] = {}  # shared by all states of a stream
 
     def __len__(self) -> int:
         return self.tokens
@@ -38,6 +40,17 @@ class Residual:
     def detach(self) -> Residual:
         """Itself: no gradient flows through a plan."""
         return self
+
+    @property
+    def stored(self) -> Mapping[str, Held]:
+        """The slots that are not derived and not empty."""
+        return self._slots
+
+    def made_of(self, tokens: int, slots: Mapping[str, Held]) -> Residual:
+        """The same stream with other tokens."""
+        new = Residual(self.stream, tokens, slots, self._derive, self._bound, self.device)
+        new._runs = self._runs
+        return new
 
     # ------------------------------------------------------------------ slots
     def slot(self, name: str) -> Held:
@@ -66,6 +79,7 @@ class Residual:
     def with_slots(self, changed: Mapping[str, Held], sources: Mapping[str, Iterable[str]]) -> Residual:
         """The state with some slots replaced; derived slots whose sources did not change are kept."""
         new = Residual(self.stream, self.tokens, {**self._slots, **changed}, self._derive, self._bound, self.device)
+        new._runs = self._runs
         stale = set(changed)
         for name, read in sources.items():  # in order of dependence
             if stale & set(read):
@@ -83,30 +97,36 @@ class Residual:
         def bound(_: Residual, name: str) -> Tensor:
             return self.radius(name, slice(0, self.tokens))
 
-        return Residual(self.stream, self.tokens, {**self._slots, **changed}, derive, bound, self.device)
+        new = Residual(self.stream, self.tokens, {**self._slots, **changed}, derive, bound, self.device)
+        new._runs = self._runs
+        return new
 
     # ------------------------------------------------------------------ columns
     def columns(self, columns: Sequence[int], rows: Rows, radius: bool = False) -> Tensor:
         """These columns of these rows (or the bounds of their errors), as float64."""
         pieces = []
-        for name, inner in _by_slot(self.stream, columns):
-            width = self.stream.slot(name).width
+        for name, inner in self._by_slot(tuple(columns)):
             if radius:
                 piece = self.radius(name, rows)
-                pieces.append(piece if inner == list(range(width)) else piece[:, inner])
+                pieces.append(piece if inner is None else piece[:, inner])
                 continue
             held = self.slot(name)
             whole = isinstance(rows, slice) and count_of(rows, self.tokens) == self.tokens
-            if whole and not isinstance(held, Dense | Uniform) and len(inner) < width:
+            if whole and inner is not None and not isinstance(held, Dense | Uniform):
                 pieces.append(torch.stack([held.column(column) for column in inner], 1))
             else:
                 piece = held.rows(rows)
-                pieces.append(piece if inner == list(range(width)) else piece[:, inner])
+                pieces.append(piece if inner is None else piece[:, inner])
         if len(pieces) == 1:
             return pieces[0]
         if not pieces:
             return torch.zeros(count_of(rows, self.tokens), 0, dtype=torch.float64, device=self.device)
         return torch.cat(pieces, 1)
+
+    def _by_slot(self, columns: tuple[int, ...]) -> Runs:
+        if columns not in self._runs:
+            self._runs[columns] = _by_slot(self.stream, columns)
+        return self._runs[columns]
 
     def dense(self) -> Tensor:
         """All columns but the derived ones, which are zero."""
@@ -129,17 +149,18 @@ class Residual:
         rows, columns = place
         if isinstance(columns, int):
             return self.columns([columns], rows)[:, 0]
-        wanted = range(*columns.indices(self.stream.width)) if isinstance(columns, slice) else columns
+        wanted = range(*columns.indices(self.stream.width)) if isinstance(columns, slice) else map(int, columns)
         return self.columns(list(wanted), rows)
 
 
-def _by_slot(stream: Stream, columns: Sequence[int]) -> list[tuple[str, list[int]]]:
-    """Columns of the residual as runs of columns of its slots, in order."""
+def _by_slot(stream: Stream, columns: tuple[int, ...]) -> Runs:
+    """Columns of the residual as runs of columns of its slots, in order; None stands for a whole slot."""
     owner = {column: slot for slot in stream.slots for column in range(slot.offset, slot.offset + slot.width)}
     found: list[tuple[str, list[int]]] = []
     for column in columns:
-        slot = owner[int(column)]
+        slot = owner[column]
         if not found or found[-1][0] != slot.name:
             found.append((slot.name, []))
-        found[-1][1].append(int(column) - slot.offset)
-    return found
+        found[-1][1].append(column - slot.offset)
+    whole = {slot.name: list(range(slot.width)) for slot in stream.slots}
+    return tuple((name, None if inner == whole[name] else tuple(inner)) for name, inner in found)

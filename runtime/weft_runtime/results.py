@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from weft_runtime.displays import named_html
 from weft_runtime.errors import suggestion
 
 
@@ -87,6 +88,9 @@ class _Named(Mapping[str, Any]):
         shapes = {n: "on request" if isinstance(v, Lazy) else list(v.shape) for n, v in self._values.items()}
         return f"{type(self).__name__}({', '.join(f'{name}: {shape}' for name, shape in shapes.items())})"
 
+    def _repr_html_(self) -> str:
+        return named_html(type(self).__name__, self._values)
+
 
 class Outputs(_Named):
     """The named outputs of a run: tensors, or `OneHot`. Patterns (queries x keys) are made when they are asked for."""
@@ -117,20 +121,49 @@ class Trace(_Named):
 
 @dataclass(slots=True)
 class Tiers:
-    """How many query rows each tier settled: float64 with its bound, exact arithmetic, or neither."""
+    """How many query rows each tier settled: float64 with its bound, exact arithmetic, or neither.
+
+    `fast`: float32 with its bound, or bounds carried over from the layer before.
+    """
 
     bound: int = 0
     exact: int = 0
     undecided: int = 0
+    fast: int = 0
+
+    @classmethod
+    def of(cls, tiers: Tensor) -> Tiers:
+        """Counts the rows of one call."""
+        if tiers.is_meta:
+            return cls()
+        return cls(*torch.bincount(tiers.to(torch.int64).cpu(), minlength=3).tolist())
+
+    def times(self, many: int) -> Tiers:
+        """When every row stands for so many."""
+        return Tiers(*(getattr(self, tier.name) * many for tier in fields(Tiers)))
 
     def add(self, tiers: Tensor) -> None:
         """Counts the rows of one call."""
-        if tiers.is_meta:
-            return
-        counts = torch.bincount(tiers.to(torch.int64).cpu(), minlength=3).tolist()
-        self.bound += counts[0]
-        self.exact += counts[1]
-        self.undecided += counts[2]
+        self.include(Tiers.of(tiers))
+
+    def include(self, other: Tiers) -> None:
+        """Adds another count."""
+        self.bound += other.bound
+        self.exact += other.exact
+        self.undecided += other.undecided
+        self.fast += other.fast
+
+    def since(self, earlier: Tiers) -> Tiers:
+        """What was added to an earlier count."""
+        return Tiers(*(getattr(self, tier.name) - getattr(earlier, tier.name) for tier in fields(Tiers)))
+
+
+def together(tiers: Iterable[Tiers]) -> Tiers:
+    """The tiers of several heads."""
+    total = Tiers()
+    for each in tiers:
+        total.include(each)
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +171,7 @@ class Report:
     """What a run did: layers per problem, whether the state stood still, and the tiers of every head that decides.
 
     `backend` is the one that ran, `why` says why it was not another one (empty when nobody could expect another).
+    `by_layer`: the tiers of all heads of one layer together, for every layer that ran.
     `warnings`: conditions of finite temperature that did not hold; the answers are further from the spec then.
     """
 
@@ -147,9 +181,9 @@ class Report:
     backend: str = "reference"
     why: str = ""
     warnings: tuple[str, ...] = ()
+    by_layer: tuple[Tiers, ...] = ()
 
     @property
     def total(self) -> Tiers:
         """The tiers of all heads together."""
-        tiers = self.heads.values()
-        return Tiers(sum(t.bound for t in tiers), sum(t.exact for t in tiers), sum(t.undecided for t in tiers))
+        return together(self.heads.values())

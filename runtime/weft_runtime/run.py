@@ -19,11 +19,14 @@ from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse
 from weft_runtime.hooks import Block
 from weft_runtime.inputs import Batch
 from weft_runtime.ir import FFN, Input, Output, Program, Step
-from weft_runtime.linear import Linear, Prepared
+from weft_runtime.joined import apart
+from weft_runtime.linear import Linear
 from weft_runtime.noise import noise as draw
 from weft_runtime.noise import noise_at
+from weft_runtime.prepared import Prepared
 from weft_runtime.reference import Reference
 from weft_runtime.residual import Residual
+from weft_runtime.results import Tiers, together
 from weft_runtime.state import Problem
 from weft_runtime.weights import Weights
 
@@ -49,6 +52,8 @@ class Run:
     noise: Mapping[str, Tensor]
     layers: list[int] = field(default_factory=list)  # per problem
     stable: list[bool] = field(default_factory=list)
+    settled: list[Tiers] = field(default_factory=list)  # by the heads of each layer
+    joined: Problem | None = None  # all problems as one, while layers run
 
     @classmethod
     def begin(
@@ -83,8 +88,11 @@ class Run:
         problems = []
         for number, values in enumerate(batch.values):
             filled = {places[name]: rows for name, rows in values.items()}
-            problem = Problem(embed(program, filled, batch, number, device), number)
-            problem.nulls = null_tokens(program, {name: len(z) for name, z in problem.z.items()}, device)
+            enter = engine.upkeep.coordinates.enter
+            slots = embed(program, filled, batch, number, device)
+            problem = Problem({name: enter(name, z) for name, z in slots.items()}, number)
+            nulls = null_tokens(program, {name: len(z) for name, z in problem.z.items()}, device)
+            problem.nulls = {name: enter(name, z) for name, z in nulls.items()}
             problems.append(problem)
         engine.upkeep.ready.update(places[name] for name in batch.values[0])
         engine.upkeep.refresh(problems)
@@ -101,17 +109,50 @@ class Run:
         active = [problem for problem in self.problems if not self.stable[problem.number]]
         if not active:
             return False
+        if self.joined is not None:
+            return self._joined_layer(index, until_stable)
         before = [dict(problem.z) for problem in active]
+        decided = together(self.engine.tiers.values())
         self.refill(index, active)
         self.engine.prefix = f"layers.{index}."
         for step, blocks, first in self.steps(index):
             for problem in active:
-                demand(self.program, problem, index, self.batch.batched)
+                demand(self.program, problem, index, self.batch.batched, self.read)
             self.engine.step(step, active, blocks, "blocks", first)
         self.engine.prefix = ""
+        self.settled.append(together(self.engine.tiers.values()).since(decided))
         for problem, old in zip(active, before, strict=True):
             self.layers[problem.number] += 1
             self.stable[problem.number] = until_stable and self._unchanged(old, problem.z)
+        return True
+
+    def join(self) -> None:
+        """Lets the problems of a batch run as one from here on, where that may be."""
+        if isinstance(self.engine, Linear) and not self.program.prelude:
+            self.joined = self.engine.join(self.problems)
+
+    def part(self) -> None:
+        """Gives every problem its own state again."""
+        if self.joined is not None:
+            apart(self.joined, self.problems)
+            self.joined = None
+
+    def _joined_layer(self, index: int, until_stable: bool) -> bool:
+        """One layer on all problems at once. A problem that stands still stays as it is."""
+        whole = self.joined
+        assert whole is not None
+        assert isinstance(self.engine, Linear)
+        before, decided = dict(whole.z), together(self.engine.tiers.values())
+        self.engine.prefix = f"layers.{index}."
+        for step, blocks, first in self.steps(index):
+            self.engine.step(step, [whole], blocks, "blocks", first)
+        self.engine.prefix = ""
+        self.settled.append(together(self.engine.tiers.values()).since(decided))
+        still = self.engine.standing(before, whole.z) if until_stable else [False] * len(self.problems)
+        for problem in self.problems:
+            if not self.stable[problem.number]:
+                self.layers[problem.number] += 1
+                self.stable[problem.number] = still[problem.number]
         return True
 
     def steps(self, index: int) -> Iterator[tuple[Step, list[Block], int]]:
@@ -167,7 +208,7 @@ class Run:
             made = draw(kind, self.batch.seeds[problem.number], item.name, index, len(z), slot.width)
             rows = torch.as_tensor(made, device=z.device)
         rows = rows.to(self.engine.dtype).to(torch.float64)
-        problem.z[item.stream] = torch.cat([z[:, : slot.offset], rows, z[:, slot.offset + slot.width :]], 1)
+        problem.z[item.stream] = self.engine.upkeep.coordinates.replaced(item.stream, item.slot, z, rows)
 
     def _drawn(self, item: Input, index: int, problem: Problem) -> Held:
         """A random field that is drawn where it is read."""
@@ -209,7 +250,11 @@ class Run:
     def held(self, problem: Problem, stream: str, slot: str) -> Held:
         """A slot as the backend holds it."""
         z = problem.z[stream]
-        return z.slot(slot) if isinstance(z, Residual) else Dense(z[:, self.program.stream(stream).slot(slot).columns])
+        return z.slot(slot) if isinstance(z, Residual) else Dense(self.read(problem, stream, slot))
+
+    def read(self, problem: Problem, stream: str, slot: str) -> Tensor:
+        """A slot of one problem, [tokens, width]."""
+        return self.engine.upkeep.coordinates.read(stream, slot, problem.z[stream])
 
     def defers(self, output: Output, problems: list[Problem]) -> bool:
         """Whether an output is a pair field that is made only where it is read."""
@@ -241,8 +286,7 @@ class Run:
                     if not self.engine.unchanged(old, new, name, slot):
                         return False
                     continue
-                columns = self.program.stream(name).slot(slot).columns
-                if not torch.equal(old[name][:, columns], new[name][:, columns]):
+                if not self.engine.upkeep.coordinates.unchanged(name, slot, old[name], new[name]):
                     return False
         return True
 
@@ -285,7 +329,7 @@ def embed(
             piece = torch.zeros(tokens, slot.width, dtype=torch.float64, device=device)
             instruction = instructions.get(place)
             if place in filled:
-                piece = filled[place]
+                piece = filled[place].to(torch.float64)
             elif instruction is not None and instruction.kind == "one":
                 piece = torch.ones_like(piece)
             elif instruction is not None and instruction.kind == "identity":

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft_runtime.workers import cores
+
 FEW = 1 << 13  # terms up to which `math.fsum` is faster than a dozen tensor operations
 BLOCK = 1 << 18  # terms decomposed at a time: about 20 MB of temporaries
 _LIMB = 32
@@ -166,12 +168,27 @@ def _dense(x: Tensor) -> Tensor:
         return _fsum(x.reshape(count, terms).tolist(), x.device).reshape(shape)
     if not x.is_meta and _whole(flat, terms):
         return x.sum(-1)  # every partial sum is a whole number below 2^53: exact in any order
+    native = _native(x.reshape(count, terms)) if x.device.type == "cpu" and terms >= FEW else None
+    if native is not None:
+        return native.reshape(shape)
     blocks = []
     for start in range(0, flat.numel(), BLOCK):
         part = flat[start : start + BLOCK]
         index = torch.arange(start, start + part.numel(), device=x.device) // terms
         blocks.append((part, index))
     return _accumulate(blocks, count).reshape(shape)
+
+
+def _native(rows: Tensor) -> Tensor | None:
+    """Sums of long rows by the native kernel, where there is one and it has room for the numbers."""
+    from weft_runtime.native.library import library
+    from weft_runtime.native.sums import NativeSums
+
+    kernels = library(build=False)
+    columns = rows.T.contiguous()
+    total = None if kernels is None else NativeSums.of(kernels, columns, 1, kernels.peak(columns, cores()))
+    found = None if total is None else total.sums(torch.zeros(len(columns), dtype=torch.int32))
+    return None if found is None else found[0]
 
 
 def _few(x: Tensor) -> bool:

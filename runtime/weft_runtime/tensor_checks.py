@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from weft_runtime.basis import Basis, bases_of
 from weft_runtime.errors import need, shown
 from weft_runtime.ir import FFN, Program, Stream, TensorUse
 
@@ -49,10 +50,11 @@ def check_values(program: Program, tensors: Mapping[str, npt.NDArray[np.float64]
     """All numbers are finite, and every derived slot is computed from fields, constants and earlier derived slots."""
     for name, array in tensors.items():
         need(bool(np.isfinite(array).all()), f"tensor {shown(name)} holds a value that is not finite")
+    bases = bases_of(program, tensors)
     for stream in program.streams:
         done: set[str] = set()
         for index, ffn in enumerate(stream.derived):
-            read = sources(stream, ffn, tensors)
+            read = sources(stream, ffn, tensors, bases.get(stream.name))
             for slot in stream.slots:
                 early = slot.role != "derived" or slot.name in done or slot.name not in read
                 where = f"streams.{shown(stream.name)}.derived.{index}"
@@ -60,12 +62,16 @@ def check_values(program: Program, tensors: Mapping[str, npt.NDArray[np.float64]
             done.update(ffn.writes)
 
 
-def sources(stream: Stream, ffn: FFN, tensors: Mapping[str, npt.NDArray[np.float64]]) -> set[str]:
+def sources(
+    stream: Stream, ffn: FFN, tensors: Mapping[str, npt.NDArray[np.float64]], basis: Basis | None = None
+) -> set[str]:
     """The slots that the written slots of a feed-forward depend on."""
     used = np.zeros(stream.width, dtype=bool)
     for name in (ffn.a, ffn.b):
         if name is not None:
-            used |= (tensors[name] != 0).any(0)
+            over = tensors[name] if basis is None else basis.over_slots(tensors[name])
+            used |= (over != 0).any(0)
+    carry = tensors[ffn.carry] if basis is None else basis.over_slots(tensors[ffn.carry], between=True)
     for name in ffn.writes:
-        used |= (tensors[ffn.carry][stream.slot(name).columns] != 0).any(0)
+        used |= (carry[stream.slot(name).columns] != 0).any(0)
     return {slot.name for slot in stream.slots if used[slot.columns].any()}

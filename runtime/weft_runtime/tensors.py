@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from weft_runtime.basis import Basis
 from weft_runtime.ir import FFN, Attend, Head, Program, Score, Stream, Sublayer, TensorUse
 
 NUMBER_HEADS = frozenset({"lse", "max"})  # their value is a column: the head returns one number per query
@@ -26,6 +29,8 @@ def tensor_uses(program: Program) -> Mapping[str, tuple[TensorUse, ...]]:
 
 
 def _all(program: Program, width: Mapping[str, int]) -> Uses:
+    for name, tensor in program.basis.items():
+        yield tensor, TensorUse(f"basis.{name}", (width[name], width[name]))
     for stream in program.streams:
         for index, ffn in enumerate(stream.derived):
             yield from _ffn(ffn, f"streams.{stream.name}.derived.{index}", width)
@@ -41,61 +46,70 @@ def _all(program: Program, width: Mapping[str, int]) -> Uses:
         if answer.head is not None:
             yield from _head(answer.head, f"{where}.{answer.head.name}", width)
             if answer.scale is not None:
-                yield answer.scale, TensorUse(f"{where}.scale", (width[answer.head.query],))
+                yield answer.scale, TensorUse(f"{where}.scale", (width[answer.head.query],), columns=answer.head.query)
 
 
 def _attend(attend: Attend, where: str, width: Mapping[str, int]) -> Uses:
     for stream, name in attend.carry.items():
-        yield name, TensorUse(f"{where}.carry.{stream}", (width[stream], width[stream]))
+        yield name, TensorUse(f"{where}.carry.{stream}", (width[stream], width[stream]), stream, stream)
     for head in attend.heads:
         yield from _head(head, f"{where}.{head.name}", width)
 
 
 def _ffn(ffn: FFN, where: str, width: Mapping[str, int]) -> Uses:
-    size, rows = width[ffn.stream], f"{where}.hidden"
-    yield ffn.carry, TensorUse(f"{where}.carry", (size, size))
-    yield ffn.a, TensorUse(f"{where}.a", ((rows, 0), size))
+    size, rows, stream = width[ffn.stream], f"{where}.hidden", ffn.stream
+    yield ffn.carry, TensorUse(f"{where}.carry", (size, size), stream, stream)
+    yield ffn.a, TensorUse(f"{where}.a", ((rows, 0), size), columns=stream)
     if ffn.b is not None:
         flag = 1 if ffn.function == "select" else 0  # the last row of b is the flag
-        yield ffn.b, TensorUse(f"{where}.b", ((rows, flag), size))
-    yield ffn.out, TensorUse(f"{where}.out", (size, (rows, 0)))
+        yield ffn.b, TensorUse(f"{where}.b", ((rows, flag), size), columns=stream)
+    yield ffn.out, TensorUse(f"{where}.out", (size, (rows, 0)), stream)
 
 
 def _head(head: Head, where: str, width: Mapping[str, int]) -> Uses:
     query, keys = width[head.query], width[head.keys]
-    yield from _score(head.score, f"{where}.score", query, keys)
+    yield from _score(head.score, f"{where}.score", head, width)
     for index, mask in enumerate(head.masks):
-        yield from _score(mask.score, f"{where}.masks.{index}", query, keys)
+        yield from _score(mask.score, f"{where}.masks.{index}", head, width)
     if head.value:
-        columns = 1 if head.weighting.kind in NUMBER_HEADS else keys
-        yield head.value, TensorUse(f"{where}.value", (query, columns))
+        number = head.weighting.kind in NUMBER_HEADS
+        shape, side = (query, 1 if number else keys), None if number else head.keys
+        yield head.value, TensorUse(f"{where}.value", shape, head.query, side)
     if head.self_key is not None:
         if head.self_key.value:
-            yield head.self_key.value, TensorUse(f"{where}.self.value", (query, query))
+            yield head.self_key.value, TensorUse(f"{where}.self.value", (query, query), head.query, head.query)
         if head.self_key.row is not None:
-            yield head.self_key.row, TensorUse(f"{where}.self.row", (query,))
+            yield head.self_key.row, TensorUse(f"{where}.self.row", (query,), columns=head.query)
 
 
-def _score(score: Score, where: str, query: int, keys: int) -> Uses:
+def _score(score: Score, where: str, head: Head, width: Mapping[str, int]) -> Uses:
+    query, keys = width[head.query], width[head.keys]
     for index, part in enumerate(score.parts):
         place = f"{where}.{index}"
-        yield part.q, TensorUse(f"{place}.q", ((f"{place}.rows", 0), query))
-        yield part.k, TensorUse(f"{place}.k", ((f"{place}.rows", 0), keys))
+        yield part.q, TensorUse(f"{place}.q", ((f"{place}.rows", 0), query), columns=head.query)
+        yield part.k, TensorUse(f"{place}.k", ((f"{place}.rows", 0), keys), columns=head.keys)
         if part.coefficient is not None:
             yield part.coefficient, TensorUse(f"{place}.coefficient", ())
         if part.scale is not None:
             side, name = part.scale
-            yield name, TensorUse(f"{place}.scale", (query if side == "query" else keys,))
+            stream = head.query if side == "query" else head.keys
+            yield name, TensorUse(f"{place}.scale", (width[stream],), columns=stream)
 
 
 def slots_read(
-    sublayers: tuple[Sublayer, ...], streams: Mapping[str, Stream], tensors: Mapping[str, Any]
+    sublayers: tuple[Sublayer, ...],
+    streams: Mapping[str, Stream],
+    tensors: Mapping[str, Any],
+    bases: Mapping[str, Basis] | None = None,
 ) -> set[tuple[str, str]]:
     """The (stream, slot) that some matrix of these sub-layers reads; a slot carried along as it is does not count."""
     found: set[tuple[str, str]] = set()
     for sublayer in sublayers:
         for stream, name, is_carry in _matrices(sublayer):
             matrix = tensors[name]
+            if bases and stream in bases:
+                plain = matrix.detach().cpu() if hasattr(matrix, "detach") else matrix
+                matrix = bases[stream].over_slots(np.asarray(plain), between=is_carry)
             used = matrix != 0 if matrix.ndim == 2 else (matrix != 0)[None]
             for slot in streams[stream].slots:
                 block = used[:, slot.columns]

@@ -97,7 +97,8 @@ def _check(ffn: FFN, hidden: Tensor) -> None:
         origin = ffn.origin.rstrip(": ")
         origin = f"{origin}: " if origin else ""
         token = int(wrong.nonzero()[0])
-        raise RunError(f"{origin}token {token} of {ffn.stream} (counted from 0): {reason}, in slot {slots}")
+        place = f"{origin}token {token} of {ffn.stream} (counted from 0)"
+        raise RunError(f"{place}: {reason}, in slot {slots}", place=place)
 
 
 def radius(ffn: FFN, weights: Weights, z: Tensor, error: Tensor, zero: Tensor) -> Tensor:

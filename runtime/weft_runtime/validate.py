@@ -96,6 +96,8 @@ class _Checker:
 
     def run(self) -> None:
         program = self.program
+        for stream_name in program.basis:
+            need(stream_name in self.streams, f"a basis is for a stream {shown(stream_name)} that does not exist")
         self._inputs()
         self._embedding()
         for stream in program.streams:

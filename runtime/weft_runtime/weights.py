@@ -99,9 +99,21 @@ class Weights(Mapping[str, Tensor]):
             return out
         return out.index_copy(1, plan.several, weighted_sum(z, plan.matrix[plan.several].T))
 
+    def product(self, z: Tensor, name: str) -> Tensor:
+        """Like `linear`, but sums of several products are rounded as torch adds them: for what decides nothing."""
+        matrix = self._matrix(name)
+        if not matrix.shape[1] or matrix.is_meta or not len(self._planned(name).several):
+            return self.linear(z, name)
+        return z @ matrix.T
+
     def copies(self, name: str) -> bool:
         """Whether every row of a matrix copies one column, up to a power of two: no rounding."""
         return self._planned(name).exact
+
+    def selected(self, name: str) -> list[tuple[int, float]]:
+        """Column and coefficient of every row of a matrix that `copies`; coefficient 0 for rows that read nothing."""
+        plan = self._planned(name)
+        return list(zip(plan.column.tolist(), plan.coefficient.tolist(), strict=True))
 
     def radius(self, z: Tensor, error: Tensor, name: str) -> Tensor:
         """Radius of `linear(z, name)` when z is known to +-error."""

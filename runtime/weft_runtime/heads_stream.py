@@ -1,4 +1,4 @@
-"""Heads that add up, under a plan: exact sums over segments, and soft weights in tiles.
+"""Heads with soft weights, in tiles.
 
 Scores of a soft head are matrix products (`squares` for distances). A tile of scores gives its maximum, mass and
 weighted sum; tiles are merged in order, rescaled to the larger maximum.
@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from weft_runtime.calls import Call, Classes, ClassRows, Given, classes
-from weft_runtime.exact import Choice
+from weft_runtime.calls import Call, Given
 from weft_runtime.held import Dense, Rows, Uniform, blocks, count_of
 from weft_runtime.ir import Part
 from weft_runtime.plan import Uncovered
-from weft_runtime.segment import SegmentSum
 from weft_runtime.squares import Squares
 from weft_runtime.tensors import NUMBER_HEADS
 from weft_runtime.workers import each
@@ -28,97 +27,6 @@ TILE = 1 << 18  # scores of a tile: 2 MB
 KEYS = 1 << 12  # of a tile
 
 
-# ---------------------------------------------------------------------- segments
-def segment_head(call: Call) -> Given:
-    """Sums of the keys that count for each query, exactly; divided by the exact mass for `normalize`."""
-    found = classes(call, scored=True)
-    assert found.scores is not None
-    weights = torch.where(found.eligible, found.scores, 0.0)
-    label, number = _segments(weights)
-    labels, numbers = _labelled(call, found, label, number)
-    place = None if found.index is None else found.index.place
-    writes = len(call.lens.writes)
-    sums, counts = _sums(call, labels, numbers, place)
-    choice = Choice(None, cast(Any, ClassRows(found, len(call.keys))))
-    tiers = torch.zeros(call.queries, dtype=torch.int8, device=call.device) if call.plan.head.masks else None
-    if call.plan.head.weighting.kind == "sum":
-        return Given(sums, choice=choice, tiers=tiers)
-    mass = counts.to(torch.float64) if numbers is None and counts is not None else _mass(call, labels, numbers)
-    empty = mass == 0
-    out = sums / torch.where(empty, 1.0, mass)[:, None]
-    if bool(empty.any()):
-        own = call.lens.head.self_key
-        if own is None:
-            raise Uncovered("the total weight of a query is zero and the equation has no `else`")
-        z = call.lens.query.read(call.query, call.rows)
-        fallback = call.lens.weights.linear(z, own.value) if own.value else torch.zeros_like(out)
-        out = torch.where(empty[:, None], fallback, out)
-    assert out.shape[1] == writes
-    return Given(out, choice=choice, tiers=tiers)
-
-
-def _segments(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """For every class of keys the one query it counts for (-1: none) and its weight."""
-    filled = weights != 0
-    if bool((filled.sum(0) > 1).any()):
-        raise Uncovered("a key counts for several queries")
-    label = torch.where(filled.any(0), filled.to(torch.int8).argmax(0), -1)
-    return label, weights.sum(0)
-
-
-def _labelled(call: Call, found: Classes, label: Tensor, number: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The query of every entry and its weight (None: all 1)."""
-    if found.index is None:
-        labels = label.expand(len(call.keys))
-        weight = number[0]
-        return labels, None if bool(weight == 1) or bool(label[0] < 0) else weight.expand(len(call.keys))
-    held = found.index
-    if held.place is not None or held.values is not None:
-        if bool(label[-1] >= 0):
-            raise Uncovered("keys without an index have a weight")
-        if not bool(((number == 1) | (number == 0)).all()):
-            raise Uncovered("weights of keys are scaled by their query")
-    same = bool(label[-1] < 0) and torch.equal(label[:-1], torch.arange(held.width, device=label.device))
-    labels = held.index if same else label.to(torch.int32)[cast(Tensor, found.of_keys())]
-    if held.values is not None:
-        return labels, held.values
-    used = number[label >= 0]
-    return labels, None if bool((used == 1).all()) else number[cast(Tensor, found.of_keys())]
-
-
-def _sums(call: Call, labels: Tensor, numbers: Tensor | None, place: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The sums (queries, writes), and how many entries each has."""
-    lens, many = call.lens, call.queries
-    if not lens.writes or not lens.head.value:
-        return torch.zeros(many, len(lens.writes), dtype=torch.float64, device=call.device), None
-
-    def values(rows: Rows) -> Tensor:
-        found = lens.values(call.keys, rows if place is None else place[rows])
-        return found if numbers is None else numbers[rows, None] * found
-
-    def make() -> SegmentSum:
-        return SegmentSum(values, len(labels), len(lens.writes), many, call.device)
-
-    if place is not None or numbers is not None:
-        once = make()
-        return once.sums(labels), once.counts
-    sources = tuple(call.keys.slot(name) for name in lens.value.slots(call.keys.stream))
-    key = ("segments", id(call.plan.head))
-    known = cast(SegmentSum, call.static(key, sources, make))
-    known.values = values
-    return known.sums(labels), known.counts
-
-
-def _mass(call: Call, labels: Tensor, numbers: Tensor | None) -> Tensor:
-    if numbers is None:
-        wanted = labels[labels >= 0].to(torch.int64)
-        return torch.bincount(wanted, minlength=call.queries).to(torch.float64)
-    weights = numbers
-    total = SegmentSum(lambda rows: weights[rows, None], len(labels), 1, call.queries, call.device)
-    return total.sums(labels)[:, 0]
-
-
-# ---------------------------------------------------------------------- tiles
 @dataclass(slots=True)
 class Tile:
     """What some keys add up to for a block of queries: peak (q,), mass (q,), sum (q, writes)."""
@@ -139,14 +47,32 @@ class Stream:
         self.kind = call.plan.head.weighting.kind
         self.number = self.kind in NUMBER_HEADS
         self.key_blocks = blocks(len(call.keys), 1, KEYS)
-        small = len(call.keys) <= KEYS
-        self.squares = [self._squares(part) if part.kind == "l2" else None for part in self.lens.head.score.parts]
-        whole = slice(0, len(call.keys))
-        self._features = self._key_features(whole) if small or not _deferred(call, self.lens.keys) else None
-        self._values = None
-        if not self.number and self.lens.head.value and (small or not _deferred(call, self.lens.value)):
-            self._values = self.lens.values(call.keys)
-        self.names = self._values is not None and _is_eye(self._values)
+        self._small = len(call.keys) <= KEYS
+
+    def ready(self) -> None:
+        """Makes what blocks share, before they run side by side."""
+        _ = self.squares, self._features, self._values, self.names
+
+    @cached_property
+    def squares(self) -> list[Squares | None]:
+        return [self._squares(part) if part.kind == "l2" else None for part in self.lens.head.score.parts]
+
+    @cached_property
+    def _features(self) -> Features | None:
+        if not self._small and _deferred(self.call, self.lens.keys):
+            return None
+        return self._key_features(slice(0, len(self.call.keys)))
+
+    @cached_property
+    def _values(self) -> Tensor | None:
+        if self.number or not self.lens.head.value or not (self._small or not _deferred(self.call, self.lens.value)):
+            return None
+        return self.lens.values(self.call.keys)
+
+    @cached_property
+    def names(self) -> bool:
+        """Whether the value of a key is its name."""
+        return self._values is not None and _is_eye(self._values)
 
     def _squares(self, part: Part) -> Squares:
         """How to compute the distances of a part: it needs to know the range of its features."""
@@ -159,10 +85,10 @@ class Stream:
             many = call.queries if side == "query" else len(call.keys)
             for rows in blocks(many, max(1, len(narrow.columns))):
                 z = narrow.read(residual, rows)
-                found = lens.weights.linear(z, name)
+                found = lens.weights.product(z, name)
                 ends += [found.amin(0), found.amax(0)]
                 if part.scale is not None and part.scale[0] == side:
-                    factors.append(float(lens.weights.linear(z, part.scale[1]).abs().max()))
+                    factors.append(float(lens.weights.product(z, part.scale[1]).abs().max()))
         assert part.coefficient is not None
         factor = abs(float(lens.weights[part.coefficient])) * max(factors)
         both = torch.stack(ends)
@@ -186,12 +112,12 @@ class Stream:
         found: Features = []
         weights = self.lens.weights
         for part, squares in zip(self.lens.head.score.parts, self.squares, strict=True):
-            features = weights.linear(z, part.q if side == "query" else part.k)
+            features = weights.product(z, part.q if side == "query" else part.k)
             factors: tuple[Tensor, ...] = (features,)
             if squares is not None:
                 factors = squares.query(features) if side == "query" else squares.key(features)
             if part.scale is not None and part.scale[0] == side:
-                factors = (*factors, weights.linear(z, part.scale[1]))
+                factors = (*factors, weights.product(z, part.scale[1]))
             found.append(factors)
         return found
 
@@ -259,17 +185,17 @@ class Stream:
         z = self.lens.query.read(self.call.query, rows) if own is not None else None
         fallback = None
         if own is not None and z is not None:
-            fallback = self.lens.weights.linear(z, own.value) if own.value else None
+            fallback = self.lens.weights.product(z, own.value) if own.value else None
             if own.row is not None:
-                tile = self.merge(tile, self._own(self.lens.weights.linear(z, own.row)[:, 0], fallback))
+                tile = self.merge(tile, self._own(self.lens.weights.product(z, own.row)[:, 0], fallback))
         kind = self.kind
         if kind == "lse":
             assert tile.peak is not None
             assert tile.mass is not None
-            out = self.lens.weights.linear((tile.peak + tile.mass.log())[:, None], "value")
+            out = self.lens.weights.product((tile.peak + tile.mass.log())[:, None], "value")
         elif kind == "max":
             assert tile.peak is not None
-            out = self.lens.weights.linear(tile.peak[:, None], "value")
+            out = self.lens.weights.product(tile.peak[:, None], "value")
         elif tile.mass is None:
             assert tile.total is not None
             out = tile.total
@@ -313,6 +239,7 @@ def _deferred(call: Call, lens: Any) -> bool:
 def stream_head(call: Call) -> Given:
     """A soft head for all its queries."""
     stream = Stream(call)
+    stream.ready()
     many = call.queries
     rows = max(1, TILE // min(len(call.keys), KEYS))
     query_blocks = [slice(start, min(many, start + rows)) for start in range(0, many, rows)]
@@ -341,6 +268,8 @@ def stream_head(call: Call) -> Given:
 def shared_rows(calls: Sequence[Call]) -> Callable[[Rows], list[Tensor]]:
     """The outputs of heads with few keys for any rows; heads with the same scores compute them once."""
     streams = [Stream(call) for call in calls]
+    for stream in streams:
+        stream.ready()
 
     def rows_of(rows: Rows) -> list[Tensor]:
         scores: dict[int, Tensor] = {}

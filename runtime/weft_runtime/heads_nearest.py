@@ -1,0 +1,269 @@
+"""Heads that take the best key of every query: found in blocks with a certificate; the doubtful rows settled exactly.
+
+Whatever a fast path cannot prove is settled by `decide`, in float64 with its bound and then in exact arithmetic, so
+the decisions are the reference's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from weft_runtime.calls import Asked, Call, Given
+from weft_runtime.decide import decide
+from weft_runtime.exact import Choice
+from weft_runtime.held import Rows, Sparse, blocks
+from weft_runtime.joined import Groups
+from weft_runtime.native.library import library
+from weft_runtime.nearest import Found, Queries, block_rows, nearest, ready
+from weft_runtime.plan import Uncovered
+from weft_runtime.results import Tiers
+from weft_runtime.scores import SAFE, Scorer
+from weft_runtime.search import Search, nearest_in_groups
+from weft_runtime.stored import Stored, stored
+from weft_runtime.structure import table
+from weft_runtime.sums import exact_sum
+from weft_runtime.workers import each
+
+SETTLED = 1 << 20  # scores settled at a time
+NATIVE = 1 << 20  # products of a head from which compiling the native kernels pays
+
+
+def nearest_head(call: Call, pair: bool) -> Given:
+    """The value of the best key; with `pair` that value is the key's name and the result an index."""
+    index, entries, tiers = _best_keys(call)
+    if pair:
+        return Given(held=_as_sparse(call, index, entries), choice=_chosen(call, index, entries), tiers=tiers)
+    values = call.lens.values(call.keys)
+    rows = index.to(torch.int64)
+    if call.groups is not None:  # counted on from problem to problem
+        every = torch.arange(len(rows), device=call.device)
+        owner = call.groups.owner(call.query.stream.name, every)
+        rows = rows + torch.tensor(call.groups.starts[call.keys.stream.name], device=call.device)[owner]
+    out = values[rows]
+    for row, keys in (entries or {}).items():
+        out[row] = exact_sum(values[keys], 0) / len(keys)
+    return Given(out, choice=_chosen(call, index, entries), tiers=tiers)
+
+
+def _as_sparse(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Sparse:
+    width = len(call.keys) // (1 if call.groups is None else call.groups.count)
+    if not entries:
+        return Sparse(call.queries, width, index)
+    place = torch.arange(call.queries, device=call.device)
+    split = torch.tensor(sorted(entries), device=call.device)
+    single = torch.ones(call.queries, dtype=torch.bool, device=call.device)
+    single[split] = False
+    places, columns = [place[single]], [index[single].to(torch.int64)]
+    numbers = [torch.ones(int(single.sum()), dtype=torch.float64, device=call.device)]
+    for row in sorted(entries):
+        keys = entries[row]
+        places.append(torch.full_like(keys, row))
+        columns.append(keys)
+        numbers.append(torch.full((len(keys),), 1.0, dtype=torch.float64, device=call.device) / len(keys))
+    return Sparse(call.queries, width, torch.cat(columns), torch.cat(places), torch.cat(numbers))
+
+
+def _chosen(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Choice:
+    class Chosen:
+        def __getitem__(self, query: int) -> Tensor:
+            query = 0 if call.plan.once else query
+            row = torch.zeros(len(call.keys), dtype=torch.bool, device=call.device)
+            row[index[query].to(torch.int64) if not entries or query not in entries else entries[query]] = True
+            return row
+
+    return Choice(cast(Any, Chosen()), None)
+
+
+def _best_keys(call: Call) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]:
+    """The best key of every query, the rows where several share (ties split), and the tiers."""
+    if call.groups is not None:
+        index, settled = best_in_groups(call, call.groups)
+        return index, None, settled
+    weighting = call.plan.head.weighting
+    found = _search(call, float(weighting.epsilon))
+    entries: dict[int, Tensor] = {}
+    settled = Tiers(bound=found.doubled)
+    for rows in _open(call, found):
+        chosen, tiers = _settle(call, rows)
+        settled.add(tiers)
+        found.index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
+        for at in (chosen.sum(1) > 1).nonzero()[:, 0].tolist():
+            entries[int(rows[at])] = chosen[at].nonzero()[:, 0]
+    settled.fast = call.queries - settled.bound - settled.exact - settled.undecided
+    return found.index, entries or None, settled.times(len(call.query) if call.plan.once else 1)
+
+
+def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
+    """The same for joined problems: every query has the keys of its own problem, counted from 0."""
+    kernels, lens = library(), call.lens
+    kind = lens.head.score.parts[0].kind
+    names = [part.q for part in lens.head.score.parts]
+    queries = None if kernels is None else stored(call.query, lens.query, lens.weights, names)
+    keys, radius = _features(call, "key", slice(0, len(call.keys)))
+    if kernels is None or queries is None or not queries.plain or radius is not None or lens.head.weighting.epsilon:
+        raise Uncovered("the problems of the batch cannot run as one")
+    index, doubt, doubled = nearest_in_groups(
+        kernels,
+        queries.data,
+        keys,
+        kind == "l2",
+        (groups.starts[call.query.stream.name], groups.starts[call.keys.stream.name]),
+        call.peak(kernels, queries.data),
+    )
+    settled = Tiers(bound=doubled)
+    owner = groups.owner(call.query.stream.name, doubt)
+    for number in sorted(set(owner.tolist())):
+        part, rows = call.part(number), doubt[owner == number]
+        chosen, tiers = _settle(part, rows - groups.starts[call.query.stream.name][number])
+        settled.add(tiers)
+        index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
+    settled.fast = len(index) - settled.bound - settled.exact - settled.undecided
+    return index, settled
+
+
+def _open(call: Call, found: Found) -> Iterator[Tensor]:
+    """The rows that are not certain, some at a time."""
+    if found.doubt is not None:
+        yield from torch.split(found.doubt, max(1, SETTLED // len(call.keys)))
+
+
+def _settle(call: Call, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The chosen keys of some queries as the reference chooses them."""
+    lens, head = call.lens, call.lens.head
+    asked = Asked(call.exact, call.plan.head, head, rows, None)
+    scores, radius = _scorer(call, rows, ordered=False).bounded_values(slice(0, len(rows)))
+
+    def oracle(row: int, key: int) -> Fraction:
+        return asked.candidate(head, 0, row, key)
+
+    eligible = torch.ones_like(scores, dtype=torch.bool)
+    return decide(lens.head.weighting, scores, radius, eligible, oracle, asked.key_twins(head, 0))
+
+
+def _scorer(call: Call, rows: Rows, ordered: bool) -> Scorer:
+    lens = call.lens
+    query, keys = lens.query.read(call.query, rows), lens.keys.read(call.keys)
+    radii = None
+    if not ordered:
+        radii = lens.query.radius(call.query, rows), lens.keys.radius(call.keys)
+    return Scorer(lens.head.score, lens.weights, query, keys, radii, ordered)
+
+
+def _features(call: Call, side: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+    """The features of all parts of the score side by side, and their radii where they are not data."""
+    lens = call.lens
+    residual, narrow = (call.query, lens.query) if side == "query" else (call.keys, lens.keys)
+    names = [part.q if side == "query" else part.k for part in lens.head.score.parts]
+    z = narrow.read(residual, rows)
+    features = torch.cat([lens.weights.linear(z, name) for name in names], 1)
+    if not call.uncertain(side) and all(lens.weights.copies(name) for name in names):
+        return features, None
+    error = narrow.radius(residual, rows)
+    return features, torch.cat([lens.weights.radius(z, error, name) for name in names], 1)
+
+
+def _search(call: Call, epsilon: float) -> Found:
+    """Best keys with a certificate."""
+    part = call.lens.head.score.parts[0]
+    kind = part.kind
+    if kind == "l2" and part.coefficient is not None and epsilon:
+        epsilon /= abs(float(call.lens.weights[part.coefficient]))
+    keys, radius = _features(call, "key", slice(0, len(call.keys)))
+    name = (kind, call.plan.once, call.query.stream.name, _matrices(call))
+    if call.device.type == "cpu":
+        search = call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind))
+        if search is not None:
+            return cast(Search, search).find(keys, radius, epsilon, call.plan.head.weighting.ties == "first")
+    size = block_rows(len(call.keys))
+    queries = call.static(("queries", size, *name), call.sources("query"), lambda: _ready(call, kind, size))
+    return nearest(cast(Queries, queries), keys, radius, epsilon)
+
+
+def _matrices(call: Call) -> tuple[bytes, ...]:
+    """What tells queries apart: heads with the same matrices share what is made of them."""
+    name = ("matrices", id(call.plan.head))
+    if name not in call.cache:
+        parts = call.plan.head.score.parts
+        call.cache[name] = tuple(table(call.tensors[part.q]).cpu().numpy().tobytes() for part in parts)
+    return cast(tuple[bytes, ...], call.cache[name])
+
+
+def _prepared(call: Call, kind: str) -> Search | None:
+    """The queries as the native kernel reads them: as they are stored, or computed once."""
+    kernels = library(build=call.queries * len(call.keys) * len(call.lens.keys.columns) >= NATIVE)
+    if kernels is None:
+        return None
+    lens, distance = call.lens, kind == "l2"
+    names = [part.q for part in lens.head.score.parts]
+    found = None if call.plan.once else stored(call.query, lens.query, lens.weights, names)
+    slack = 0.0
+    if found is None or (distance and not bool((found.factor == 1).all())):
+        whole: Tensor | None = None
+        for rows in blocks(call.queries, max(1, len(lens.query.columns))):
+            features, radius = _features(call, "query", rows)
+            whole = features.new_empty(call.queries, features.shape[1]) if whole is None else whole
+            whole[rows] = features
+            if radius is not None:
+                slack = max(slack, float(torch.linalg.vector_norm(radius, dim=1).max()) * (1 + 2.0**-40))
+        assert whole is not None
+        every = torch.arange(whole.shape[1])
+        found = Stored(whole, every, torch.ones(len(every), dtype=torch.float64), whole.new_zeros(len(every)))
+    return Search(kernels, found, distance, call.peak(kernels, found.data), slack)
+
+
+def _ready(call: Call, kind: str, size: int) -> Queries:
+    parts = [slice(start, min(call.queries, start + size)) for start in range(0, call.queries, size)]
+
+    def measure(rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        block = _features(call, "query", rows)[0]
+        return block.sum(0), block.amin(0), block.amax(0)
+
+    found = each(measure, parts, call.device)
+    low = torch.stack([low for _, low, _ in found]).amin(0)
+    high = torch.stack([high for _, _, high in found]).amax(0)
+    centre = torch.zeros_like(low)
+    if kind == "l2":
+        centre = torch.stack([total for total, _, _ in found]).sum(0) / call.queries
+        centre = torch.where(torch.isfinite(centre), centre, 0.0)
+    peak = float(torch.maximum((low - centre).abs(), (high - centre).abs()).max()) if len(low) else 0.0
+    if not peak < 2.0**SAFE:
+        raise Uncovered("squares of the data may overflow")
+    return ready(kind, lambda rows: _features(call, "query", rows), parts, centre, peak)
+
+
+def best_head(call: Call) -> Given:
+    """The best score of every query: the reference's own number for the best key."""
+    found = _search(call, 0.0)
+    lens = call.lens
+    number = torch.empty(call.queries, dtype=torch.float64, device=call.device)
+
+    def score(rows: slice) -> None:
+        number[rows] = _paired(call, rows, found.index[rows].to(torch.int64))
+
+    each(score, blocks(call.queries, max(1, len(lens.query.columns))), call.device)
+    for rows in _open(call, found):
+        number[rows] = _scorer(call, rows, ordered=True).values(slice(0, len(rows))).amax(1)
+    if not bool(torch.isfinite(number).all()):
+        raise Uncovered("a score overflows")
+    return Given(lens.weights.linear(number[:, None], "value"))
+
+
+def _paired(call: Call, rows: slice, index: Tensor) -> Tensor:
+    """Scores of queries with one key each, added up in the order of the reference."""
+    lens = call.lens
+    query, keys = lens.query.read(call.query, rows), lens.keys.read(call.keys)
+    total = torch.zeros(len(query), dtype=torch.float64, device=call.device)
+    for part in lens.head.score.parts:
+        q, k = lens.weights.linear(query, part.q), lens.weights.linear(keys, part.k)[index]
+        raw = torch.zeros_like(total)
+        for a, b in zip(q.T, k.T, strict=True):
+            raw += (a - b).square() if part.kind == "l2" else a * b
+        if part.coefficient is not None:
+            raw = raw * lens.weights[part.coefficient]
+        total = total + raw
+    return total

@@ -1,0 +1,157 @@
+"""The sources beside this file -> a shared library in a private cache, compiled once per source, compiler and CPU.
+
+Only a C++ compiler is needed. The folder belongs to the user alone (`$XDG_CACHE_HOME/weft` or `~/.cache/weft`); one
+that others may write to is not used. Processes that need the same library at the same time wait for one of them to
+build it; the file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+SOURCES = ("threads.h", "vectors.h", "nearest.cpp", "product.cpp", "segment.cpp")
+# No relaxed mathematics: NaN, infinities and the order of additions are as written.
+FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-fno-trapping-math")
+LIMIT = 180.0  # seconds to wait for another process, and for the compiler
+
+
+class NotBuilt(Exception):
+    """There is no library; the text says why and what would help."""
+
+
+def cached() -> Path | None:
+    """The library for this machine, if it has been compiled."""
+    path = _place()[2]
+    return path if _ours(path) else None
+
+
+def built() -> Path:
+    """The library for this machine, compiled if it is not there yet."""
+    compiler, flags, path = _place()
+    if _ours(path):
+        return path
+    with _locked(path.with_name(f"{path.name}.lock")):
+        if not _ours(path):
+            _build(compiler, flags, path)
+    return path
+
+
+def _place() -> tuple[str, list[str], Path]:
+    """The compiler, its flags, and where the library belongs."""
+    if os.name != "posix":
+        raise NotBuilt("native kernels are built on Linux and macOS only")
+    compiler, flags = _compiler(), [*FLAGS, *_machine_flags()]
+    return compiler, flags, _cache() / f"kernels-{_key(compiler, flags)}.so"
+
+
+def _compiler() -> str:
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+    for name in names:
+        found = shutil.which(name)
+        if found:
+            return found
+    raise NotBuilt(f"no C++ compiler was found ({', '.join(names)}); install one, or set CXX")
+
+
+def _machine_flags() -> list[str]:
+    return ["-mcpu=native"] if platform.machine() in ("arm64", "aarch64") else ["-march=native"]
+
+
+def _source(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _key(compiler: str, flags: list[str]) -> str:
+    """Differs when the library would."""
+    try:
+        version = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, timeout=LIMIT, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotBuilt(f"the C++ compiler {compiler} does not run: {error}") from None
+    made = hashlib.sha256()
+    for part in (*(_source(name) for name in SOURCES), compiler, version, *flags, sys.platform, _processor()):
+        made.update(part.encode() + b"\0")
+    return made.hexdigest()[:24]
+
+
+def _processor() -> str:
+    """What the processor can do."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("model name", "flags", "Features", "CPU part", "CPU implementer")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(base) / "weft"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        told = folder.stat()
+    except OSError as error:
+        raise NotBuilt(f"the cache {folder} cannot be used: {error.strerror}; set XDG_CACHE_HOME") from None
+    if told.st_uid != os.getuid() or told.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise NotBuilt(f"the cache {folder} may be written by others; make it private: chmod 700 {folder}")
+    return folder
+
+
+def _ours(path: Path) -> bool:
+    """Whether the library is there and nobody else can have written it."""
+    try:
+        told = path.lstat()
+    except OSError:
+        return False
+    private = told.st_uid == os.getuid() and not told.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISREG(told.st_mode) and private
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    import fcntl
+
+    with open(path, "w", encoding="utf-8") as file:
+        end = time.monotonic() + LIMIT
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    raise NotBuilt(f"another process has been building for {LIMIT:.0f} s (lock {path})") from None
+                time.sleep(0.1)
+        yield
+
+
+def _build(compiler: str, flags: list[str], path: Path) -> None:
+    with TemporaryDirectory(dir=path.parent, prefix="build-") as name:
+        folder = Path(name)
+        for source in SOURCES:
+            (folder / source).write_text(_source(source), encoding="utf-8")
+        units = [str(folder / source) for source in SOURCES if source.endswith(".cpp")]
+        made = folder / "kernels.so"
+        try:
+            run = subprocess.run(
+                [compiler, *flags, *units, "-o", str(made)], capture_output=True, text=True, timeout=LIMIT, check=False
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise NotBuilt(f"compiling failed: {error}") from None
+        if run.returncode or not made.exists():
+            first = next((line for line in run.stderr.splitlines() if "error" in line), run.stderr.strip()[:200])
+            raise NotBuilt(f"compiling failed: {first}")
+        made.chmod(0o700)
+        os.replace(made, path)

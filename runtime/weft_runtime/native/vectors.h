@@ -1,0 +1,75 @@
+// A vector of floats as wide as the machine the file is compiled for, and the few operations the kernels need.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE__) || defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+namespace weft {
+
+#if defined(__AVX512F__)
+constexpr int W = 16, POINTS = 4, KEYS = 6;  // 24 sums in 32 registers
+#elif defined(__AVX__)
+constexpr int W = 8, POINTS = 2, KEYS = 6;  // 12 sums in 16 registers
+#else
+constexpr int W = 4, POINTS = 2, KEYS = 4;
+#endif
+constexpr int TILE = 64;  // queries whose features are held together; a multiple of W * POINTS
+
+typedef float Floats __attribute__((vector_size(4 * W)));
+typedef int32_t Ints __attribute__((vector_size(4 * W)));
+
+static inline Floats load(const float* at) {
+  Floats v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+static inline void store(float* at, Floats v) { std::memcpy(at, &v, sizeof v); }
+static inline Ints load(const int32_t* at) {
+  Ints v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+static inline void store(int32_t* at, Ints v) { std::memcpy(at, &v, sizeof v); }
+static inline Ints every(int32_t x) { return Ints{} + x; }
+
+#if defined(__AVX512F__)
+static inline Floats every(float x) { return (Floats)_mm512_set1_ps(x); }
+static inline Floats least(Floats a, Floats b) { return (Floats)_mm512_min_ps((__m512)a, (__m512)b); }
+static inline Floats most(Floats a, Floats b) { return (Floats)_mm512_max_ps((__m512)a, (__m512)b); }
+#elif defined(__AVX__)
+static inline Floats every(float x) { return (Floats)_mm256_set1_ps(x); }
+static inline Floats least(Floats a, Floats b) { return (Floats)_mm256_min_ps((__m256)a, (__m256)b); }
+static inline Floats most(Floats a, Floats b) { return (Floats)_mm256_max_ps((__m256)a, (__m256)b); }
+#else
+static inline Floats every(float x) { return Floats{x, x, x, x}; }
+static inline Floats least(Floats a, Floats b) { return a < b ? a : b; }
+static inline Floats most(Floats a, Floats b) { return a > b ? a : b; }
+#endif
+
+// Rows (TILE, width), `width` a multiple of 4 -> columns (width, TILE).
+static inline void transpose(const float* rows, int width, float* columns) {
+  for (int p = 0; p < TILE; p += 4) {
+    const float* row = rows + (long)p * width;
+    for (int f = 0; f < width; f += 4) {
+      float* out = columns + (long)f * TILE + p;
+#if defined(__SSE__)
+      __m128 a = _mm_loadu_ps(row + f), b = _mm_loadu_ps(row + width + f);
+      __m128 c = _mm_loadu_ps(row + 2 * width + f), d = _mm_loadu_ps(row + 3 * width + f);
+      _MM_TRANSPOSE4_PS(a, b, c, d);
+      _mm_storeu_ps(out, a);
+      _mm_storeu_ps(out + TILE, b);
+      _mm_storeu_ps(out + 2 * TILE, c);
+      _mm_storeu_ps(out + 3 * TILE, d);
+#else
+      for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) out[(long)i * TILE + j] = row[(long)j * width + f + i];
+#endif
+    }
+  }
+}
+
+}  // namespace weft

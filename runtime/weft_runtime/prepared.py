@@ -1,0 +1,40 @@
+"""A plan with the narrow matrices it applies: everything about a program that runs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from weft_runtime.ir import FFN, Head
+from weft_runtime.lens import FFNLens, HeadLens, Lens
+from weft_runtime.plan import Plan
+from weft_runtime.weights import Weights
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A plan with the narrow matrices it applies; valid as long as the tensors it was made from."""
+
+    plan: Plan
+    tensors: Mapping[str, Tensor]
+    heads: dict[int, HeadLens] = field(default_factory=dict)
+    ffns: dict[int, FFNLens] = field(default_factory=dict)
+    carries: dict[tuple[str, str], tuple[Lens, Weights]] = field(default_factory=dict)
+
+    def head(self, head: Head) -> HeadLens:
+        if id(head) not in self.heads:
+            self.heads[id(head)] = HeadLens.of(head, self.tensors)
+        return self.heads[id(head)]
+
+    def ffn(self, ffn: FFN) -> FFNLens:
+        if id(ffn) not in self.ffns:
+            self.ffns[id(ffn)] = FFNLens.of(ffn, self.tensors)
+        return self.ffns[id(ffn)]
+
+    def carry(self, name: str, slot: str, columns: slice) -> tuple[Lens, Weights]:
+        if (name, slot) not in self.carries:
+            lens = Lens.of({"carry": self.tensors[name][columns]})
+            self.carries[name, slot] = lens, Weights(lens.matrices)
+        return self.carries[name, slot]

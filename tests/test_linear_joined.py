@@ -1,0 +1,100 @@
+"""Batches that run as one: every problem gets the bits it gets alone, ragged or not, with ties, until it is stable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import weft_runtime
+from linear_cases import compiled, plain, problem
+from weft_runtime import Model, run
+from weft_runtime.joined import may_join
+from weft_runtime.native.library import forget
+
+
+def batch(name: str, family: str, sizes: list[int], dtype: str = "float64") -> dict[str, list[torch.Tensor]]:
+    """One problem of each size, as lists of arrays."""
+    problems = [problem(name, family, size, number, dtype, k=4) for number, size in enumerate(sizes)]
+    return {key: [torch.as_tensor(each[key]) for each in problems] for key in problems[0]}
+
+
+def one(inputs: dict[str, list[torch.Tensor]], number: int) -> dict[str, torch.Tensor]:
+    return {key: values[number] for key, values in inputs.items()}
+
+
+@pytest.fixture
+def joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each run joined its problems."""
+    found: list[bool] = []
+    original = run.Run.join
+
+    def join(self: run.Run) -> None:
+        original(self)
+        found.append(self.joined is not None)
+
+    monkeypatch.setattr(run.Run, "join", join)
+    return found
+
+
+def agree(model: Model, inputs: dict[str, list[torch.Tensor]], options: dict[str, Any]) -> None:
+    outputs = model.final(inputs, **options)
+    layers, stable = model.report.layers, model.report.stable
+    alone = weft_runtime.load(compiled(model.spec_name, count=4), dtype=model.dtype, backend="reference")
+    for number in range(len(layers)):
+        expected = alone.final(one(inputs, number), **options)
+        for name in expected:
+            wanted, found = plain(expected[name]), plain(outputs[name])[number]
+            assert torch.equal(wanted, found[: len(wanted)]), (name, number)
+        assert (layers[number],) == alone.report.layers
+        assert (stable[number],) == alone.report.stable
+
+
+@pytest.mark.parametrize("options", [{"layers": 3}, {"until_stable": True}])
+@pytest.mark.parametrize("family", ["random", "exact ties on a grid", "duplicates"])
+@pytest.mark.parametrize("name", ["lloyd", "weighted_kmeans"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_problem_gets_the_bits_it_gets_alone(
+    name: str, family: str, dtype: torch.dtype, options: dict[str, Any], joins: list[bool]
+) -> None:
+    model = weft_runtime.load(compiled(name, count=4), dtype=dtype, backend="linear")
+    agree(model, batch(name, family, [9, 30, 4, 17, 30], str(dtype)[6:]), options)
+    assert joins[0]
+
+
+def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> None:
+    inputs = batch("lloyd", "random", [12] * 6)
+    model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+    stacked = {key: torch.stack(values) for key, values in inputs.items()}
+    first, second = model(stacked), model(inputs)
+    assert all(torch.equal(plain(first[name]), plain(second[name])) for name in first)
+    assert joins == [True, True]
+    assert first["labels"].columns == 4
+
+
+def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:
+    for name in ("soft_kmeans", "kmedoids", "spherical_kmeans"):
+        model = weft_runtime.load(compiled(name, count=4), backend="linear")
+        assert not may_join(model.program, model.plan())
+        agree_roughly = model(batch(name, "random", [9, 12]), seed=0)
+        assert joins[-1] is False
+        assert len(agree_roughly) > 0
+
+
+def test_scores_of_computed_numbers_run_problem_by_problem(joins: list[bool]) -> None:
+    model = weft_runtime.load(compiled("lloyd", count=4, scores="dot"), backend="linear")
+    model(batch("lloyd", "random", [9, 12]))
+    assert joins == [False]
+    assert (model.report.backend, model.report.why) == ("linear", "")
+
+
+def test_without_native_kernels_problems_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_NATIVE", "off")
+    forget()
+    try:
+        model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+        agree(model, batch("lloyd", "random", [9, 30]), {"layers": 3})
+        assert model.report.backend == "linear"
+    finally:
+        forget()

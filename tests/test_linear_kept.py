@@ -1,0 +1,100 @@
+"""Soft heads whose costs stay: their exponentials are kept from layer to layer, within the numeric contract."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import weft
+import weft_runtime
+from linear_cases import both, compiled, problem
+from weft_runtime import heads_kept
+from weft_runtime.native.library import library
+
+STILL = ["sinkhorn_dual", "sinkhorn_log"]
+
+
+def kept_parts(name: str) -> set[tuple[str, bool]]:
+    return {(plan.head.name, bool(plan.kept)) for _, plan in both(compiled(name))[1].plan().heads()}
+
+
+def test_the_plan_sees_which_costs_stay() -> None:
+    assert kept_parts("sinkhorn_dual") == {("u", True), ("v", True)}
+    assert dict(kept_parts("soft_kmeans"))["y"] is False  # the centers move
+    assert "exponentials of costs that stay are kept" in str(both(compiled("sinkhorn_dual"))[1].plan())
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", STILL)
+def test_the_values_are_those_of_the_reference(
+    name: str, dtype: torch.dtype, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads_kept, "SMALL", 0)
+    if not native:
+        monkeypatch.setattr(heads_kept, "library", lambda: None)
+    reference, linear = both(compiled(name), dtype)
+    state = dict(reference.start(problem(name, "random", 90, 3, str(dtype)[6:])))
+    # kappa: 1 + (largest cost + potentials) / lambda, below 1000 for these data
+    bound = 16 * torch.finfo(dtype).eps * 1000
+    for layer in range(6):  # from the same stored state each time
+        expected = reference.advance(state, layer)
+        found = linear.advance(state, layer)
+        assert linear.report.backend == "linear"
+        for field in expected:
+            scale = max(1.0, float(expected[field].abs().max()))
+            assert float((expected[field] - found[field]).abs().max()) <= bound * scale, (field, layer)
+        state = dict(expected)
+
+
+def test_the_matrix_is_kept_while_it_serves_and_made_anew_when_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads_kept, "SMALL", 0)
+    made: list[int] = []
+    original = heads_kept._made
+    monkeypatch.setattr(heads_kept, "_made", lambda *given: made.append(1) or original(*given))
+    model = weft_runtime.load(compiled("sinkhorn_log"), backend="linear")
+    inputs = problem("sinkhorn_log", "random", 60, 3)
+    model(inputs, layers=40)
+    often = len(made)
+    assert 2 <= often < 40  # two heads, forty layers each
+    model(inputs, layers=80)
+    assert len(made) == 2 * often  # a run starts anew; near the fixed point nothing moves
+    made.clear()
+    monkeypatch.setattr(heads_kept, "REACH", 0.0)
+    model(inputs, layers=5)
+    assert len(made) > 8
+
+
+def test_a_matrix_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads_kept, "SMALL", 0)
+    monkeypatch.setattr(heads_kept, "MEMORY", 1000)
+    monkeypatch.setattr(heads_kept, "_made", lambda *given: pytest.fail("a matrix was made"))
+    model = weft_runtime.load(compiled("sinkhorn_dual"), backend="linear")
+    model(problem("sinkhorn_dual", "random", 60, 3))
+    assert model.report.backend == "linear"
+
+
+def test_far_clouds_do_not_underflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads_kept, "SMALL", 0)
+    checkpoint = weft.compile("sinkhorn_log", dims={"d": 1}, params={"lambda": 0.01}, layers=8)
+    x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
+    mass = torch.full((40,), 1 / 40, dtype=torch.float64)
+    inputs = {"x": x, "y": x + 30.0, "a": mass, "b": mass}  # exp(-C / lambda) is zero in float64 everywhere
+    reference, linear = both(checkpoint, torch.float64)
+    expected, found = reference(inputs), linear(inputs)
+    assert linear.report.backend == "linear"
+    assert torch.allclose(expected["f"], found["f"], rtol=1e-9, atol=0)
+    assert float(expected["plan"].sum()) > 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 63, 64, 200])
+def test_products(dtype: torch.dtype, columns: int) -> None:
+    kernels = library()
+    assert kernels is not None
+    generator = torch.Generator().manual_seed(columns)
+    matrix = torch.rand(70, columns, generator=generator, dtype=torch.float64).to(dtype)
+    vector = torch.rand(columns, generator=generator, dtype=torch.float64).to(dtype)
+    expected = matrix.double() @ vector.double()
+    found = kernels.product(matrix, vector, 2)
+    assert float(((found - expected) / expected).abs().max()) <= 8 * torch.finfo(dtype).eps

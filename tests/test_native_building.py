@@ -1,0 +1,132 @@
+"""Building the native kernels: a private cache, one build at a time, and a plain message when it cannot be."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+import weft_runtime
+from linear_cases import compiled, problem
+from weft_runtime import heads_nearest, heads_segment
+from weft_runtime.native import building
+from weft_runtime.native import library as library_module
+from weft_runtime.native.library import NativeWarning, forget, library
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "weft"
+
+
+def stub(folder: Path, text: str) -> str:
+    """A compiler that does something else."""
+    path = folder / "stub-compiler"
+    path.write_text(f'#!/bin/sh\ncase "$1" in --version) echo stub 1; exit 0;; esac\n{text}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_library_is_private_and_built_once(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = tmp_path / "count"
+    text = f'echo x >> {count}\nwhile [ "$1" != -o ]; do shift; done\necho library > "$2"'
+    monkeypatch.setenv("CXX", stub(tmp_path, text))
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(building.built())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert count.read_text() == "x\n"
+    assert cache.stat().st_mode & 0o777 == 0o700
+    assert found[0].stat().st_mode & 0o077 == 0
+    assert {path.name for path in cache.iterdir()} == {found[0].name, f"{found[0].name}.lock"}
+    monkeypatch.setattr(building, "FLAGS", (*building.FLAGS, "-DOTHER"))
+    assert building.built() != found[0]
+
+
+def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    with pytest.raises(building.NotBuilt, match="may be written by others"):
+        building.built()
+
+
+def test_a_library_that_others_may_write_to_is_built_anew(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", stub(tmp_path, 'while [ "$1" != -o ]; do shift; done\necho good > "$2"'))
+    path = building.built()
+    path.write_text("bad")
+    path.chmod(0o777)
+    assert building.built().read_text() == "good\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("no-such-compiler", "no C\\+\\+ compiler was found"),
+        ("fails", "compiling failed: kernels.cpp:1: error: no"),
+        ("empty", "no native kernels"),
+    ],
+)
+def test_without_a_library_torch_runs_and_one_message_says_why(
+    setting: str, reason: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting == "fails":
+        setting = stub(tmp_path, "echo 'kernels.cpp:1: error: no' >&2; exit 1")
+    elif setting == "empty":
+        setting = stub(tmp_path, 'while [ "$1" != -o ]; do shift; done\necho nothing > "$2"')
+    monkeypatch.setenv("CXX", setting)
+    monkeypatch.setattr(heads_nearest, "NATIVE", 0)
+    monkeypatch.setattr(heads_segment, "NATIVE", 0)
+    forget()
+    try:
+        model = weft_runtime.load(compiled("lloyd"), backend="linear")
+        inputs = problem("lloyd", "random", 40, 1)
+        with pytest.warns(NativeWarning, match=reason):
+            model(inputs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model(inputs)  # once is enough
+        assert model.report.backend == "linear"
+    finally:
+        forget()
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_NATIVE", "off")
+    forget()
+    try:
+        assert library() is None
+    finally:
+        forget()
+
+
+@pytest.mark.parametrize(
+    ("source", "names"), [("nearest.cpp", ("WeftTable", "WeftSearch")), ("segment.cpp", ("WeftSegments",))]
+)
+def test_the_structures_have_the_size_that_the_compiler_gives_them(
+    source: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    sizes = {name: ctypes.sizeof(getattr(library_module, name.replace("Weft", "_"))) for name in names}
+    program = tmp_path / "sizes.cpp"
+    lines = [f'#include "{Path(building.__file__).parent / source}"']
+    lines += [f'static_assert(sizeof({name}) == {size}, "{name}");' for name, size in sizes.items()]
+    program.write_text("\n".join(lines))
+    subprocess.run([building._compiler(), "-std=c++17", "-fsyntax-only", str(program)], check=True)
+
+
+def test_importing_the_runtime_builds_nothing(cache: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache.parent)}
+    subprocess.run([sys.executable, "-c", "import weft_runtime"], env=environment, check=True)
+    assert not cache.exists()

@@ -1,0 +1,204 @@
+"""The native search: what it calls certain is true in rational arithmetic, with and without bounds, on awkward data."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from weft_runtime import search as search_module
+from weft_runtime.native.library import Library, library
+from weft_runtime.nearest import Found
+from weft_runtime.search import Search
+from weft_runtime.stored import Stored
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Library:
+    found = library()
+    assert found is not None, "the tests need a C++ compiler"
+    return found
+
+
+def searched(kernels: Library, data: Tensor, kind: str) -> Search:
+    """A search over stored rows."""
+    columns = data.shape[1]
+    ones, zeros = torch.ones(columns, dtype=torch.float64), torch.zeros(columns, dtype=torch.float64)
+    stored = Stored(data, torch.arange(columns), ones, zeros)
+    return Search(kernels, stored, kind == "l2", kernels.peak(data, 1))
+
+
+def doubts(found: Found) -> set[int]:
+    return set() if found.doubt is None else set(found.doubt.tolist())
+
+
+def exact_best(kind: str, query: Tensor, keys: Tensor) -> list[int]:
+    """All keys with the best score, in rational arithmetic."""
+    scores = []
+    for key in keys.tolist():
+        pairs = [(Fraction(a), Fraction(b)) for a, b in zip(query.tolist(), key, strict=True)]
+        scores.append(sum((-((a - b) ** 2) if kind == "l2" else a * b for a, b in pairs), Fraction(0)))
+    return [index for index, score in enumerate(scores) if score == max(scores)]
+
+
+def check(kind: str, data: Tensor, keys: Tensor, found: Found, first: bool) -> None:
+    for row in sorted(set(range(len(data))) - doubts(found)):
+        best = exact_best(kind, data[row].double(), keys)
+        assert int(found.index[row]) == best[0]
+        assert first or len(best) == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    data=st.data(),
+    kind=st.sampled_from(["l2", "dot"]),
+    width=st.integers(1, 9),
+    offset=st.sampled_from([0.0, 1e3, 1e6]),
+    scale=st.sampled_from([1.0, 2.0**-60, 2.0**70]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    first=st.booleans(),
+)
+def test_what_is_certain_is_true(
+    data: st.DataObject, kind: str, width: int, offset: float, scale: float, dtype: torch.dtype, first: bool
+) -> None:
+    kernels = library()
+    assert kernels is not None
+    near = st.one_of(st.integers(-3, 3).map(float), st.floats(-4, 4, allow_nan=False), st.just(1 + 2.0**-22))
+    row = st.lists(near, min_size=width, max_size=width)
+    queries = (torch.tensor(data.draw(st.lists(row, min_size=1, max_size=40))).double() + offset).mul(scale).to(dtype)
+    found = searched(kernels, queries, kind)
+    for _ in range(3):
+        keys = (torch.tensor(data.draw(st.lists(row, min_size=1, max_size=9))).double() + offset) * scale
+        check(kind, queries, keys, found.find(keys, None, first=first), first)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    width=st.integers(1, 6),
+    count=st.integers(2, 12),
+    step=st.sampled_from([0.0, 1e-9, 1e-3, 0.3]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_bounds_carried_along_never_keep_a_wrong_key(
+    seed: int, width: int, count: int, step: float, dtype: torch.dtype
+) -> None:
+    kernels = library()
+    assert kernels is not None
+    generator = torch.Generator().manual_seed(seed)
+    data = torch.randn(60, width, generator=generator, dtype=torch.float64).to(dtype)
+    data[:20] = data[20:40]  # equal rows
+    keys = data[:count].double().clone()  # keys on rows: distance zero, and equal keys
+    keys[-1] = keys[0]
+    found = searched(kernels, data, "l2")
+    found._pause = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Search, "_worth", lambda self, keys: 1.0)
+        moving(found, data, keys, step, generator)
+    assert found._upper is not None
+
+
+def moving(found: Search, data: Tensor, keys: Tensor, step: float, generator: torch.Generator) -> None:
+    """Searches while the keys move, checking every answer."""
+    for _ in range(6):
+        result = found.find(keys, None)
+        check("l2", data, keys, result, False)
+        for at in doubts(result):  # as the caller settles them
+            result.index[at] = exact_best("l2", data[at].double(), keys)[0]
+        keys = keys + step * torch.randn(keys.shape, generator=generator, dtype=torch.float64)
+
+
+def test_bounds_save_the_scan_and_give_the_same_labels(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(200, 8, generator=generator) * 10
+    data = centres[torch.randint(0, 200, (5000,), generator=generator)] + torch.randn(5000, 8, generator=generator)
+    bounded, plain = searched(kernels, data, "l2"), searched(kernels, data, "l2")
+    bounded._pause, plain._pause = 0, 1 << 30
+    scanned: list[int] = []
+    original = kernels.nearest
+
+    class Watched:
+        block_keys, table, peak = kernels.block_keys, kernels.table, kernels.peak
+
+        def nearest(self, **fields: object) -> tuple[int, int, int]:
+            counts = original(**fields)
+            scanned.append(counts[0])
+            return counts
+
+    bounded.library = Watched()  # type: ignore[assignment]
+    keys = centres.double()
+    for _ in range(5):
+        assert torch.equal(bounded.find(keys, None).index, plain.find(keys, None).index)
+        keys = keys + 0.01 * torch.randn(keys.shape, generator=generator, dtype=torch.float64)
+    assert scanned[0] == 5000
+    assert max(scanned[1:]) < 500
+
+
+def test_most_rows_of_ordinary_data_are_certain(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for kind in ("l2", "dot"):
+        data = torch.randn(5000, 8, generator=generator, dtype=torch.float64) + (100 if kind == "l2" else 0)
+        keys = torch.randn(3000, 8, generator=generator, dtype=torch.float64) + (100 if kind == "l2" else 0)
+        found = searched(kernels, data, kind).find(keys, None)
+        scores = (
+            -torch.cdist(data, keys, compute_mode="donot_use_mm_for_euclid_dist") if kind == "l2" else data @ keys.T
+        )
+        assert len(doubts(found)) < 5
+        assert torch.equal(scores.argmax(1).to(torch.int32), found.index)
+
+
+def test_errors_of_features_and_of_keys_are_counted(kernels: Library) -> None:
+    data, keys = torch.tensor([[0.0], [0.9]]).double(), torch.tensor([[-1.0], [1.2]]).double()
+    for error, wanted in ((0.0, set()), (0.2, {0}), (2.0, {0, 1})):
+        found = searched(kernels, data, "l2")
+        found.slack = error
+        assert doubts(found.find(keys, None)) == wanted
+        assert doubts(searched(kernels, data, "l2").find(keys, torch.full_like(keys, error))) == wanted
+
+
+def test_whole_numbers_are_decided_without_doubt_and_the_first_of_equals_wins(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(3)
+    data = torch.randint(0, 4, (400, 3), generator=generator).float()
+    keys = data[:30].double()
+    found = searched(kernels, data, "l2")
+    assert found.whole
+    result = found.find(keys, None, first=True)
+    assert result.doubt is None
+    check("l2", data, keys, result, True)
+    assert doubts(found.find(keys, None, first=False))  # shared ties are the caller's
+
+
+def test_constant_features_and_factors_are_part_of_the_score(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(4)
+    data = torch.randn(300, 2, generator=generator, dtype=torch.float64)
+    factor, constant = torch.tensor([2.0, -0.5]).double(), torch.tensor([0.0, 0.7, 0.0]).double()
+    keys = torch.randn(7, 3, generator=generator, dtype=torch.float64)
+    features = torch.stack([data[:, 0] * 2, torch.full((300,), 0.7).double(), data[:, 1] * -0.5], 1)
+    stored = Stored(data, torch.tensor([0, 2]), factor, constant)
+    found = Search(kernels, stored, False, kernels.peak(data, 1)).find(keys, None)
+    check("dot", features, keys, found, False)
+    stored = Stored(data, torch.tensor([0, 2]), torch.ones(2).double(), constant)
+    features = torch.stack([data[:, 0], torch.full((300,), 0.7).double(), data[:, 1]], 1)
+    found = Search(kernels, stored, True, kernels.peak(data, 1)).find(keys, None)
+    check("l2", features, keys, found, False)
+
+
+def test_more_doubt_than_there_is_room_for(kernels: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "ROOM_FOR_DOUBT", 3)
+    data = torch.full((100, 2), 0.1)
+    result = searched(kernels, data, "l2").find(torch.full((4, 2), 0.25).double(), None)
+    assert doubts(result) == set(range(100))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_no_number_of_threads_changes_a_label(kernels: Library, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(5)
+    data = torch.randn(30_000, 5, generator=generator)
+    keys = data[:17].double()
+    expected = searched(kernels, data, "l2").find(keys, None).index
+    monkeypatch.setattr(search_module, "cores", lambda: threads)
+    assert torch.equal(searched(kernels, data, "l2").find(keys, None).index, expected)
