@@ -79,7 +79,7 @@ def _roles(made: Checkpoint, name: str, place: list[int]) -> tuple[str, ...]:
     return (use, *found)
 
 
-USES = ("q", "k", "value", "row", "carry", "a", "b", "out", "coefficient", "scale")
+USES = ("q", "k", "value", "row", "carry", "a", "b", "out", "coefficient", "scale", "basis")
 
 
 # ---- wiring ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from agreement import default_dims
 from weft.compiling import checked_spec, compile
 from weft.errors import InputError
 from weft.evidence.proofs import proofs
+from weft.evidence.verification import verify
 from weft.locate import names
 from weft.proof import prove
 from weft_runtime import Checkpoint
@@ -91,6 +92,40 @@ def test_erasing_by_attention_rests_on_its_condition() -> None:
     assert prove(erasing).assumptions == (erasing.program.conditions[0].text,)
     careless = replace(erasing, program=replace(erasing.program, conditions=()))
     assert prove(careless).verdict == "not shown"
+
+
+def test_verify_does_not_call_a_model_proved_that_lost_or_loosened_its_condition() -> None:
+    erasing = compile("lloyd", {"d": 1, "k": 2}, erase="attention")
+    (condition,) = erasing.program.conditions
+    assert verify(erasing, cases=2).verdict == "proved"
+    loosened = replace(condition, slots=("x", "y"))  # rows may agree in x now, as long as they differ in y
+    elsewhere = replace(condition, stream="centers", slots=("c",))
+    for conditions in ((), (loosened,), (elsewhere,)):
+        verdict = verify(replace(erasing, program=replace(erasing.program, conditions=conditions)), cases=2)
+        assert verdict.verdict == "tested", verdict.text()  # equal rows hold equal choices there: no run shows it
+        assert any(step.strength == "not shown" for step in verdict.proofs[0].steps)
+
+
+def test_the_prelude_must_leave_what_the_embedding_fills() -> None:
+    made = model("lloyd", scores="dot")
+    name = next(name for name in made.tensors if name.startswith("start") and name.endswith("carry.points"))
+    slot = made.program.stream("points").slot("1")
+    cleared = np.array(made.tensors[name])
+    cleared[slot.offset, slot.offset] = 0
+    proof = prove(replace(made, tensors={**made.tensors, name: cleared}))
+    assert proof.verdict == "not shown"
+    assert any("the constant 1 of points changes" in step.reason for step in proof.failures)
+
+
+def test_the_prelude_must_not_stop_where_the_spec_has_a_value() -> None:
+    made = model("lloyd", scores="dot")
+    name = next(name for name in made.tensors if name.startswith("start") and name.endswith("mean(x).q"))
+    stream = made.program.stream("points")
+    weighed = np.zeros_like(made.tensors[name])
+    weighed[0, stream.slot("x").offset] = 1.0  # shares of x_i each: even for all x_i but zero, where there is no mass
+    proof = prove(replace(made, tensors={**made.tensors, name: weighed}))
+    assert proof.verdict == "not shown"
+    assert any("stops with an error" in step.reason for step in proof.failures)
 
 
 def test_constants_that_are_rounded_are_listed() -> None:

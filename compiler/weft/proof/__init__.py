@@ -9,6 +9,6 @@ in the file are executed symbolically, in exact rational arithmetic.
 from __future__ import annotations
 
 from weft.proof.proving import prove
-from weft.proof.report import Equation, Proof
+from weft.proof.report import Deviation, Equation, Proof
 
-__all__ = ["Equation", "Proof", "prove"]
+__all__ = ["Deviation", "Equation", "Proof", "prove"]

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 
 from weft.language.check import type_of
-from weft.proof.algebra import Poly, add
 from weft.proof.boundary import Cell
 from weft.proof.comparing import equal
 from weft.proof.expectation import Undefined
+from weft.proof.head_terms import Residual
 from weft.proof.interface import outdated, shown_field
-from weft.proof.model_terms import KEY, Residual
+from weft.proof.polynomials import Poly, add
+from weft.proof.score_terms import KEY
 from weft.proof.showing import head_words, show, summary
-from weft.proof.spec_terms import Value
+from weft.proof.spec_values import Value
 from weft.proof.state import Unproved
 from weft.proof.steps import Steps, layers_of
 from weft_runtime.ir import Output

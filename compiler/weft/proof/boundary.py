@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from weft.proof.algebra import Poly, constant, freeze, number
 from weft.proof.comparing import equal
+from weft.proof.head_terms import Residual
 from weft.proof.matrices import Vector
-from weft.proof.model_terms import ModelTerms, Residual
+from weft.proof.model_terms import ModelTerms
+from weft.proof.polynomials import Poly, constant, freeze, number
 from weft.proof.state import Rows, Unproved
 from weft.proof.weights import Weights
 from weft_runtime.ir import Program, Slot, Stream
@@ -140,11 +141,11 @@ class Boundary:
         inside, tokens = self.algebra.local(p)
         return self.algebra.atom("kept", ("kept", freeze(inside)), tokens)
 
-    def changed_constants(self, before: Residual, after: Residual) -> str | None:
-        """A constant that a step changes."""
+    def changed_constants(self, before: Residual, after: Residual, embedded: bool = False) -> str | None:
+        """A constant that a step changes; `embedded`: of those that the embedding fills, the others are being set."""
         for stream in self.program.streams:
             for slot in stream.slots:
-                if slot.role == "constant":
+                if slot.role == "constant" and (not embedded or (stream.name, slot.name) in self._embedded):
                     for old, new in zip(before.z[stream.name], after.z[stream.name], strict=True):
                         if old is not new and any(old[c] != new[c] for c in _columns(slot)):
                             return f"the constant {slot.name} of {stream.name} changes"

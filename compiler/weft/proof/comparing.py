@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from weft.proof.algebra import Algebra, Atom, Mono, Number, Poly, TooLarge, add, number, subtract
+from weft.proof.algebra import Algebra
+from weft.proof.atoms import Atom
+from weft.proof.polynomials import Mono, Number, Poly, TooLarge, add, number, subtract
 from weft.proof.probing import differ
 
 MOST_ROUNDS = 40

@@ -2,7 +2,7 @@
 
 Weights are float64, and some constants of a spec are not: 1/3, 2/sqrt(6), log 2. Such a weight stands for the constant
 if it is its correctly rounded value, found with 60 digits. With `slack`, weights within that relative error of a
-constant are admitted too; the largest error is kept, and a proof that needs one holds only up to it.
+constant are admitted too; how far they are off is told, and a proof that needs one holds only up to it.
 
 Candidates are the numbers in the polynomials of the spec, their inverses, roots and logarithms, products of two of
 them, and the entries 1/sqrt(m(m+1)), m/sqrt(m(m+1)) of an isometry onto the vectors whose coordinates add up to zero.
@@ -17,8 +17,9 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-from weft.proof.algebra import Algebra, Number, Poly, constant, magnitude, number, scale
+from weft.proof.algebra import Algebra
 from weft.proof.functions import Functions
+from weft.proof.polynomials import Number, Poly, constant, magnitude, number, scale
 
 DIGITS = 60
 SHORT = 24  # bits of a float64 that is taken at its word
@@ -32,10 +33,10 @@ class Constants:
         self.algebra, self.slack, self.others = algebra, slack, others
         self.ambiguous: dict[str, None] = {}  # tensors with a number that the spec states and also rounds to
         self.rounded: dict[str, int] = {}  # constant -> how many weights are its correctly rounded value
-        self.error = 0.0  # the largest relative error of a weight that is only near a constant
-        self.spread = 0.0  # the largest error of a score whose coefficients are only near constants
+        self.error = 0.0  # the largest error of a score whose coefficients are only near constants
         self._candidates: dict[float, Poly] = {}  # mantissa in [0.5, 1) -> the constant
         self._ordered: list[float] = []
+        self._near_short: list[float] = []
         self._stated: set[float] = set()
         self._direct: dict[float, Poly] = {}  # those that the spec states, though its float64 is a short number
 
@@ -79,7 +80,7 @@ class Constants:
         for p in plain:
             for q in (*plain, *roots):
                 self._offer(self.algebra.multiply(p, q))
-        self._ordered = sorted(self._candidates)
+        self._ordered, self._near_short = sorted(self._candidates), sorted(self._direct)
 
     def _offer(self, p: Poly, direct: bool = False) -> None:
         value = numeric(self.algebra, p)
@@ -102,34 +103,44 @@ class Constants:
 
     def exact(self, value: float, where: str) -> Number | Poly:
         """The constant that a weight stands for."""
+        return self.read(value, where)[0]
+
+    def read(self, value: float, where: str, unit: float | None = None) -> tuple[Number | Poly, float]:
+        """The constant that a weight stands for, and how far it is off beyond its rounding.
+
+        `unit`: what a number must be small or near beside; without it, the constant itself.
+        """
         plain: Number = int(value) if value.is_integer() else Fraction(value)
         mantissa, exponent = math.frexp(abs(value))
         factor = (1 if value > 0 else -1) * Fraction(2) ** exponent
         short = _bits(value) <= SHORT
         found = self._direct.get(mantissa) if short else self._candidates.get(mantissa)
+        off = 0.0
         if mantissa in self._stated:
             if found is not None:
                 self.ambiguous[where] = None
             if found is None or where not in self.others:
-                return plain
+                return plain, 0.0
         if found is not None:
             read = scale(found, factor)
             text = shown(self.algebra, read)
             self.rounded[text] = self.rounded.get(text, 0) + 1
         elif self.slack and not short:
-            near = self._near(value, mantissa, factor)
+            if unit is not None and abs(value) <= self.slack * unit:
+                return 0, abs(value)
+            near = self._near(value, mantissa, factor, unit)
             if near is None:
-                return plain
-            read = near
+                return plain, 0.0
+            read, off = near
         else:
-            return plain
+            return plain, 0.0
         single = constant(read)
-        return read if single is None else single
+        return read if single is None else single, off
 
     def settled(self, p: Poly) -> Poly:
         """A score whose coefficients came out of products of rounded numbers, with the constants they are near to.
 
-        `spread` keeps the largest sum of what was added to the coefficients of one score: with all coordinates at most
+        `error` keeps the largest sum of what was added to the coefficients of one score: with all coordinates at most
         1 in magnitude, no score is further off.
         """
         if not self.slack or not p:
@@ -147,32 +158,41 @@ class Constants:
                 continue
             mantissa, exponent = math.frexp(abs(value))
             near = self._near(value, mantissa, (1 if value > 0 else -1) * Fraction(2) ** exponent, float(largest))
-            single = None if near is None else constant(near)
+            single = None if near is None else constant(near[0])
             result[mono] = coefficient if single is None else single
             total += abs(float(result[mono] - coefficient))
-        self.spread = max(self.spread, total)
+        self.error = max(self.error, total)
         return result
 
-    def _near(self, value: float, mantissa: float, factor: Fraction, unit: float | None = None) -> Poly | None:
-        """A constant within the slack: one of the spec's, or a short number."""
-        place = bisect_left(self._ordered, mantissa)
-        options = [scale(self._candidates[m], factor) for m in self._ordered[max(0, place - 1) : place + 1]]
+    def _near(
+        self, value: float, mantissa: float, factor: Fraction, unit: float | None = None
+    ) -> tuple[Poly, float] | None:
+        """A constant within the slack, and how far it is: one of the spec's, else a short number."""
+        known = [scale(self._candidates[m], factor) for m in _beside(self._ordered, mantissa)]
+        known += [scale(self._direct[m], factor) for m in _beside(self._near_short, mantissa)]
+        known += [number(Fraction(math.copysign(m, value)) * abs(factor)) for m in self._stated]
         exponent = math.frexp(abs(value))[1]
         short = round(abs(value) * 2.0 ** (12 - exponent)) / 2.0 ** (12 - exponent) if abs(exponent) < 900 else value
-        options.append(number(Fraction(math.copysign(short, value))))
-        options += [number(Fraction(math.copysign(m, value)) * abs(factor)) for m in self._stated]
-        best: Poly | None = None
-        least = self.slack
-        for option in options:
-            truth = numeric(self.algebra, option)
-            if truth is None:
-                continue
-            error = abs(float((Decimal(value) - truth) / (truth if unit is None else Decimal(unit))))
-            if error <= least:
-                best, least = option, error
-        if best is not None and unit is None:
-            self.error = max(self.error, least)
-        return best
+        for options in (known, [number(Fraction(math.copysign(short, value)))]):
+            best: tuple[Poly, float] | None = None
+            least = self.slack
+            for option in options:
+                truth = numeric(self.algebra, option)
+                if truth is None:
+                    continue
+                gap = abs(Decimal(value) - truth)
+                error = float(gap / (abs(truth) if unit is None else Decimal(unit)))
+                if error <= least:
+                    best, least = (option, float(gap) * (1 + 2.0**-50)), error
+            if best is not None:
+                return best
+        return None
+
+
+def _beside(ordered: list[float], mantissa: float) -> list[float]:
+    """The mantissas on either side."""
+    place = bisect_left(ordered, mantissa)
+    return ordered[max(0, place - 1) : place + 1]
 
 
 def _bits(value: float) -> int:

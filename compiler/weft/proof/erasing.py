@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from weft.proof.algebra import Algebra, Poly, add, scale, subtract
+from weft.proof.algebra import Algebra
+from weft.proof.polynomials import Poly, add, scale, subtract
 
 
 def chooses_itself(algebra: Algebra, score: Poly, coordinates: Sequence[tuple[str, int]]) -> bool:

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from weft import syntax as ast
-from weft.proof.algebra import Mono, Number, Poly, TooLarge, magnitude
 from weft.proof.boundary import Boundary
+from weft.proof.bounded import Array
 from weft.proof.constants import Constants, numeric
+from weft.proof.head_terms import Residual
 from weft.proof.matrices import Matrices, plain
-from weft.proof.model_terms import KEY, ModelTerms, Residual
+from weft.proof.model_terms import ModelTerms
+from weft.proof.polynomials import Mono, Number, Poly, TooLarge, magnitude
 from weft.proof.report import Equation, Strength
-from weft.proof.spec_terms import SpecTerms, Token, Value
+from weft.proof.score_terms import KEY
+from weft.proof.spec_terms import SpecTerms
+from weft.proof.spec_values import Token, Value
 from weft.proof.state import Rows, Sizes, Unproved
 from weft.proof.weights import Weights
 from weft.types import Checked
@@ -42,6 +46,7 @@ class Expectation:
     checked: Checked
     slack: float = 0.0
     others: frozenset[str] = frozenset()  # tensors in which a number the spec states is read as one it rounds to
+    errors: Mapping[str, Array] = field(default_factory=dict)  # bounds, of tensors that are known up to one
     equations: list[Equation] = field(default_factory=list)
     assumptions: dict[str, None] = field(default_factory=dict)
     invariants: dict[str, None] = field(default_factory=dict)
@@ -66,7 +71,7 @@ class Expectation:
         )
         self.symbols = {f.name: self.sizes.symbols(self.algebra, f) for f in fields}
         self.constants = Constants(self.algebra, self.slack, self.others)
-        matrices = Matrices(self.algebra, self.checkpoint.tensors, self.constants)
+        matrices = Matrices(self.algebra, self.checkpoint.tensors, self.constants, self.errors)
         self.model = ModelTerms(self.algebra, self.program, matrices)
         self.boundary = Boundary(self.algebra, self.program, self.model, self.symbols)
 

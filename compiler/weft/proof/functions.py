@@ -9,17 +9,25 @@ tanh(-p) = -tanh(p)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from math import isqrt
 from typing import Literal
 
-from weft.proof.algebra import UNIT, Algebra, Mono, Number, Poly, add, constant, freeze, number, scale, subtract, tidy
+from weft.proof.algebra import Algebra
+from weft.proof.polynomials import UNIT, Mono, Number, Poly, add, constant, freeze, number, scale, subtract, tidy
 
 MOST_FACTORS = 1000  # small primes whose squares are taken out of a root
 
 
 class Functions(Algebra):
     """The algebra with functions."""
+
+    def __init__(self, onehot: Iterable[str] = (), positive: Iterable[str] = ()) -> None:
+        super().__init__(onehot, positive)
+        self._exponentials: dict[Mono, int] = {}  # monomials that are no logarithms -> the atoms of their exponentials
+        self._exponents: dict[int, Mono] = {}  # and back
+        self._powers: dict[tuple[Mono, Number], Poly] = {}  # whole multiples of logarithms -> their exponentials
 
     def apply(self, function: str, p: Poly) -> Poly:
         """A function of one number by its name in the program or the spec."""
@@ -50,16 +58,30 @@ class Functions(Algebra):
         """exp(p), a product of one factor per term."""
         powers: dict[int, Number] = {}
         result = number(1)
+        known = self._exponentials
         for mono, coefficient in p.items():
-            inside = self._logarithm_of(mono)
-            if inside is not None and Fraction(coefficient).denominator == 1:
-                whole = int(coefficient)
-                factor = self.power(inside if whole > 0 else self.inverse(inside), abs(whole))
-                result = self.multiply(result, factor)
-                continue
-            local, tokens = self.local({mono: 1})
-            powers[self.intern("exp", next(iter(local)), tokens)] = coefficient
+            atom = known.get(mono)
+            if atom is None:
+                factor = self._unlogged(mono, coefficient)
+                if factor is not None:
+                    result = self.multiply(result, factor)
+                    continue
+                local, tokens = self.local({mono: 1})
+                atom = self.intern("exp", next(iter(local)), tokens)
+                if self._logarithm_of(mono) is None:
+                    known[mono] = atom
+            powers[atom] = coefficient
         return self.multiply(result, {tuple(sorted(powers.items())): 1})
+
+    def _unlogged(self, mono: Mono, coefficient: Number) -> Poly | None:
+        """exp of a whole multiple of a logarithm."""
+        inside = self._logarithm_of(mono)
+        if inside is None or Fraction(coefficient).denominator != 1:
+            return None
+        key, whole = (mono, coefficient), int(coefficient)
+        if key not in self._powers:
+            self._powers[key] = self.power(inside if whole > 0 else self.inverse(inside), abs(whole))
+        return self._powers[key]
 
     def _logarithm_of(self, mono: Mono) -> Poly | None:
         """What a monomial is the logarithm of, if it is one."""
@@ -78,15 +100,18 @@ class Functions(Algebra):
         content = self.content(p)
         coefficient, rest = content.coefficient, content.rest
         result: Poly = {}
+        exponents: Poly = {}
         kept: dict[int, Number] = dict.fromkeys(content.roots, 1)
         for a, power in content.common.items():
             atom = self.atoms[a]
             if atom.kind == "exp":
-                result = add(result, {self._inside_exp(a): power})
+                inside = self._inside_exp(a)
+                exponents[inside] = exponents.get(inside, 0) + power
             elif a in self.positive:
                 result = add(result, scale(self.holding("log", {((a, 1),): 1}), power))
             else:
                 kept[a] = power
+        result = add(result, {mono: power for mono, power in exponents.items() if power})
         rest = self.multiply(rest, {tuple(sorted(kept.items())): 1})
         if coefficient < 0:
             coefficient, rest = -coefficient, scale(rest, -1)
@@ -95,8 +120,10 @@ class Functions(Algebra):
         return result if rest == {UNIT: 1} else add(result, self.holding("log", rest))
 
     def _inside_exp(self, a: int) -> Mono:
-        atom = self.atoms[a]
-        return next(iter(self.open(((atom.data, 1),), atom.tokens)))
+        if a not in self._exponents:
+            atom = self.atoms[a]
+            self._exponents[a] = next(iter(self.open(((atom.data, 1),), atom.tokens)))
+        return self._exponents[a]
 
     # ---- roots -------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from hashlib import sha256
 
-from weft.proof.algebra import INDICATORS, Algebra, Number, Poly
+from weft.proof.algebra import Algebra
+from weft.proof.atoms import INDICATORS
+from weft.proof.polynomials import Number, Poly
 
 PRIME = 2305843009213691579  # = 2 q + 1 with q prime: the squares form a group of prime order q
 ORDER = (PRIME - 1) // 2

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 from weft.language.check import check
 from weft.language.parse import parse
+from weft.proof.bases import OverSlots, over_slots
+from weft.proof.bounded import Bounded
+from weft.proof.deviations import deviations
 from weft.proof.interface import differences
+from weft.proof.matrices import cleared
 from weft.proof.prover import Prover
-from weft.proof.report import Equation, Proof
-from weft.proof.state import Sizes
+from weft.proof.report import Deviation, Equation, Proof
+from weft.proof.state import Sizes, Unproved
 from weft.source import Source
 from weft.types import Checked
 from weft_runtime.checkpoint import Checkpoint
@@ -28,23 +33,38 @@ def prove(checkpoint: Checkpoint, checked: Checked | None = None, *, slack: floa
     wrong = _interface(checkpoint, checked)
     if wrong:
         return Proof(checked.spec.name, tuple(wrong))
-    exact = _best(checkpoint, checked, 0.0)
-    if exact.verdict != "not shown" or not slack:
+    try:
+        model = over_slots(checkpoint)
+    except Unproved as reason:
+        return Proof(checked.spec.name, (Equation("basis", "", "", "not shown", str(reason)),))
+    exact = None if model.errors else _best(model, checked, 0.0)
+    if exact is not None and (exact.verdict != "not shown" or not slack):
         return exact
-    near = _best(checkpoint, checked, slack)
-    return near if near.verdict != "not shown" and near.eps else exact
+    if not slack:
+        mixed = "the basis of a residual mixes its slots: nothing is exact"
+        return Proof(checked.spec.name, (Equation("basis", "", "", "not shown", mixed),))
+    near = _best(_cleared(model, slack), checked, slack)
+    return near if exact is None or (near.verdict != "not shown" and near.eps) else exact
 
 
-def _best(checkpoint: Checkpoint, checked: Checked, slack: float) -> Proof:
+def _cleared(model: OverSlots, slack: float) -> OverSlots:
+    """The model without numbers that are what rounding has left of zero."""
+    tensors, errors = dict(model.checkpoint.tensors), dict(model.errors)
+    for name, error in model.errors.items():
+        tensors[name], errors[name] = cleared(Bounded(tensors[name], error), slack)
+    return OverSlots(replace(model.checkpoint, tensors=tensors), errors)
+
+
+def _best(model: OverSlots, checked: Checked, slack: float) -> Proof:
     """The attempt that shows most, where some weights may stand for one constant or for another."""
-    best, ambiguous = _attempt(checkpoint, checked, slack, frozenset())
+    best, ambiguous = _attempt(model, checked, slack, frozenset())
     chosen: frozenset[str] = frozenset()
     if best.verdict != "not shown" or not ambiguous:
         return best
     every = frozenset(ambiguous)
     for others in (every, *(frozenset({name}) for name in ambiguous[:MOST_AMBIGUOUS])):
         tried = chosen | others if others != every else every
-        proof, _ = _attempt(checkpoint, checked, slack, tried)
+        proof, _ = _attempt(model, checked, slack, tried)
         if len(proof.failures) < len(best.failures):
             best, chosen = proof, tried
         if best.verdict != "not shown":
@@ -63,11 +83,9 @@ def _interface(checkpoint: Checkpoint, checked: Checked) -> list[Equation]:
     return [Equation("interface", "declarations", "", "not shown", sentence) for sentence in found]
 
 
-def _attempt(
-    checkpoint: Checkpoint, checked: Checked, slack: float, others: frozenset[str]
-) -> tuple[Proof, tuple[str, ...]]:
+def _attempt(model: OverSlots, checked: Checked, slack: float, others: frozenset[str]) -> tuple[Proof, tuple[str, ...]]:
     """A proof, and the tensors whose weights could be read in another way."""
-    prover = Prover(checkpoint, checked, slack, others)
+    prover = Prover(model.checkpoint, checked, slack, others, model.errors)
     collects = gc.isenabled()
     gc.disable()  # millions of small tuples and no cycles: looking for some takes half of the time
     try:
@@ -76,12 +94,16 @@ def _attempt(
         if collects:
             gc.enable()
     notes = tuple(f"{text} ({count} times)" for text, count in sorted(prover.constants.rounded.items()))
+    off: tuple[Deviation, ...] = ()
+    if slack and all(step.strength != "not shown" for step in prover.equations):
+        off = deviations(model.checkpoint.program, prover.model.forms)
     proof = Proof(
         checked.spec.name,
         tuple(prover.equations),
         tuple(prover.invariants),
         tuple(prover.assumptions),
         notes,
-        max(prover.constants.error, prover.constants.spread),
+        max(prover.constants.error, *(max(one.inside, one.outside) for one in off), 0.0),
+        off,
     )
     return proof, tuple(prover.constants.ambiguous)

@@ -20,6 +20,25 @@ class Equation:
 
 
 @dataclass(frozen=True, slots=True)
+class Deviation:
+    """How far the weights of one head or feed-forward are from those that were proved to compute the equations.
+
+    When no coordinate of the residual is larger than 1: scores (or arguments of a feed-forward) are within `inside`,
+    what is written within `outside`, per unit of what is weighed. Scores grow with the square of the coordinates.
+    """
+
+    place: str
+    kind: str  # scores, arguments, or nothing
+    inside: float
+    outside: float
+
+    def __str__(self) -> str:
+        parts = [f"{self.kind} within {self.inside:.2g}"] if self.inside else []
+        parts += [f"values within {self.outside:.2g}"] if self.outside else []
+        return f"{self.place}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
     """All equations of one checkpoint, and what they show together."""
 
@@ -31,6 +50,7 @@ class Proof:
         str, ...
     ] = ()  # irrational or periodic constants, of which weights are the correctly rounded value
     eps: float = 0.0  # see `error`
+    deviations: tuple[Deviation, ...] = ()  # of weights that are only near those that were proved
 
     @property
     def verdict(self) -> Strength:
@@ -44,8 +64,8 @@ class Proof:
         """What `eps` bounds."""
         if not self.eps:
             return ""
-        what = "no weight is further than that, relatively, from the constant it stands for"
-        return f"eps = {self.eps:.2g}: {what}, and no score further off when all coordinates are at most 1"
+        what = "no score and no value is further than that from what the spec computes, per sub-layer"
+        return f"eps = {self.eps:.2g}: {what}, when all coordinates are at most 1"
 
     @property
     def failures(self) -> tuple[Equation, ...]:
@@ -68,6 +88,7 @@ class Proof:
             ("by induction over the layers", self.invariants),
             ("assuming that", self.assumptions),
             ("weights that are the correctly rounded value of", self.constants),
+            ("weights that are only near those proved, when no coordinate exceeds 1", tuple(map(str, self.deviations))),
         ):
             if notes:
                 lines += [f"{title}:", *(f"  {note}" for note in notes)]

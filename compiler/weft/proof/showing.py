@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from weft.proof.algebra import Algebra, Atom, Mono, Number, Poly, magnitude
+from weft.proof.algebra import Algebra
+from weft.proof.atoms import Atom
+from weft.proof.polynomials import Mono, Number, Poly, magnitude
 from weft_runtime.ir import FFN, Head, Step
 
 MOST_TERMS = 6

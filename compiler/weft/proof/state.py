@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from weft.proof.algebra import Algebra, Poly
+from weft.proof.algebra import Algebra
+from weft.proof.polynomials import Poly
 from weft.types import Checked, FieldType
 
 Rows: TypeAlias = tuple[tuple[Poly, ...], ...]  # tokens (one for an open set) x columns

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.proof.algebra import Poly
 from weft.proof.boundary import Cell, Known
 from weft.proof.comparing import equal
 from weft.proof.expectation import Expectation, Undefined, Wanted
-from weft.proof.model_terms import Residual
+from weft.proof.head_terms import Residual
+from weft.proof.polynomials import Poly
 from weft.proof.readiness import unready
 from weft.proof.showing import show, summary
 from weft.proof.state import Rows
@@ -22,10 +22,13 @@ class Steps(Expectation):
         late = unready(self.program, self.checkpoint.tensors)
         for sentence in late:
             self.note("start", "", "", sentence)
-        state = self.boundary.residual({})
+        before = state = self.boundary.residual({})
         for step in self.program.prelude:
             state = self.model.run(step, state)
         self.assume(state)
+        broken = self.boundary.changed_constants(before, state, embedded=True)
+        if broken is not None:
+            self.note("start", "", summary(self.program.prelude), broken)
         # A constant that the prelude computes is zero before it, and may change there and only there.
         self.compare("start", starts, state, summary(self.program.prelude), state.raised)
         self.boundary.keep_constants(state)
@@ -183,6 +186,8 @@ class Steps(Expectation):
             if not reason and not all(p in undefined for p in raised):
                 reason = "the program stops with an error where the spec has a value"
             self.note(place, one.text, summary, reason)
+        if raised and not wanted:
+            self.note(place, "", summary, "the program stops with an error where the spec has a value")
         for stream in self.program.streams:
             for slot in stream.slots:
                 if slot.role == "field" and slot.name not in new and slot.name in self.symbols:

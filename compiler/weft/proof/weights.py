@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from weft.proof.algebra import (
+from weft.proof.functions import Functions
+from weft.proof.polynomials import (
     UNIT,
     Frozen,
     Mono,
@@ -34,7 +35,6 @@ from weft.proof.algebra import (
     subtract,
     tidy,
 )
-from weft.proof.functions import Functions
 
 ONE = number(1)
 
