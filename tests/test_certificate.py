@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import weft
 from agreement import default_dims
 from weft.compiling import checked_spec
 from weft.evidence.certificate import Certificate, Certifier
@@ -83,3 +84,18 @@ def test_the_bound_shrinks_with_the_temperature() -> None:
     bounds = [Certifier(checked, {"d": 1, "k": 2}, {}, g).certify(fields, 1, {}).bound for g in (0.5, 1.0, 2.0, 4.0)]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[-1] < 1e-3 < bounds[0]
+
+
+def test_a_verdict_shows_leads_layer_by_layer() -> None:
+    made = weft.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=50.0)
+    points = {"x": np.array([[0.0], [1.0], [9.0], [10.0]]), "c": np.array([[0.0], [6.0]])}
+    verdict = weft.verify(made, data=points, cases=1, dtypes=("float64",))
+    (check,) = [check for check in verdict.checks if check.leads]
+    assert check.name == "temperature (sharpness 50)"
+    first = check.leads[0]
+    assert first.margin == pytest.approx(24), "of the point at 1: 25 against 1"
+    assert first.enough == pytest.approx(lead(2) / first.margin)
+    assert all(one.measured <= one.bound for one in check.leads if one.bound is not None)
+    head = next(line for line in verdict.text().splitlines() if "smallest lead" in line)
+    assert head.split()[0] == "layer"
+    assert verdict.json()["checks"][-1]["leads"][0]["margin"] == first.margin

@@ -25,7 +25,16 @@ EXAMPLE = """example:
   weft verify mine.weft -D d=2 -D k=3
   weft verify model.safetensors --data points.csv --json
 
-Exit code 1 means that equivalence was not shown."""
+Exit code 1 means that equivalence was not shown. In the table, "worst" is the error nearest to what is allowed.
+--json prints {name, verdict, ok, seed, claim, conditions, checks, proofs, assignments}, numbers finite or null:
+  checks       [{name, compared, cases, passed, worst, allowed, kappa, detail, shows, proof, certificate, verdict,
+               settled: [{layer, float64, exact, undecided, fast}]: rows of decisions that each tier settled,
+               leads: [{layer, margin, enough, bound, measured, certified, cases}]: at finite temperature,
+               failure: null or {place, field, token, got, want, layers, seed, inputs, noise}: where, on what input}]
+  proofs       one for each model: its equations, with the reason where one is not proved
+  assignments  [{place, size, marginals, confirmed, diameter, residual, judge, indicative_depth_log10, note, holds,
+               depths: [{depth, measured, bound: {projective, entries, variation}, because, row_error,
+               column_error}]}], for specs whose layers rescale a coupling"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             data=feeds.arrays or None,
             seed=options.seed,
             backend=options.backend,
-            progress=lambda text: line.say(f"verifying {target.name}: {text}"),
+            progress=line,
             **cases,
         )
     print(_json(verdict) if options.json else verdict.text())

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.evidence.condition import Tolerance, bounds, log_errors, sensitivity, tolerance
+from weft.evidence.verdict import Settled
 from weft.meaning.world import World
 from weft.syntax import Equation
 
@@ -46,10 +47,11 @@ class Divergence:
     got: str
     want: str
     why: str
+    home: str = ""  # the set of its tokens
 
     def __str__(self) -> str:
         where = self.place + (f", {self.field}" if self.field else "")
-        where += "" if self.token is None else f", token {self.token + 1}"
+        where += "" if self.token is None else f", token {self.token + 1}" + (f" of {self.home}" if self.home else "")
         return f"{where}: {self.why}; the model has {self.got}, the spec {self.want}"
 
 
@@ -70,6 +72,7 @@ class Outcome:
     edges: int = 0  # of these: the interpreter, only where a field is zero up to its precision
     outside: bool = False  # the model refused what its own conditions exclude
     divergence: Divergence | None = None
+    settled: tuple[Settled, ...] = ()  # rows of decisions of the model, per layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +129,19 @@ def hold(outcome: Outcome, place: Place, got: Arrays, want: Arrays, dtype: Any) 
             seen = Observation(place.name, name, error, tolerance(limits[name], expected, dtype), settled)
         outcome.seen.append(seen)
         if error > seen.allowed and outcome.divergence is None:
-            outcome.divergence = _diverging(seen, found, expected, gaps)
+            stored = place.world.checked.fields.get(name)
+            outcome.divergence = _diverging(seen, found, expected, gaps, stored.home if stored else "")
 
 
-def _diverging(seen: Observation, got: Array, want: Array, gaps: Array) -> Divergence:
+def _diverging(seen: Observation, got: Array, want: Array, gaps: Array, home: str) -> Divergence:
     at = np.unravel_index(int(np.argmax(gaps)), gaps.shape)
     limit = "bit for bit" if seen.settled else f"within {seen.allowed:.3g} (kappa {seen.tolerance.kappa:.3g})"
     why = f"they differ by {seen.error:.3g}, but must agree {limit}"
-    return Divergence(seen.place, seen.field, int(at[0]) if at else None, _shown(got, at), _shown(want, at), why)
+    token = int(at[0]) if at else None
+    return Divergence(seen.place, seen.field, token, _shown(got, at), _shown(want, at), why, home)
 
 
 def _shown(values: Array, at: tuple[Any, ...]) -> str:
     row = values[int(at[0])] if at else values
-    return np.array2string(np.asarray(row, dtype=np.float64), precision=17, threshold=8, separator=", ")
+    text = np.array2string(np.asarray(row, dtype=np.float64), precision=17, threshold=8, separator=", ")
+    return " ".join(text.split()).replace("[ ", "[").replace(" ,", ",").replace(" ]", "]")

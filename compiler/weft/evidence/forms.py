@@ -65,7 +65,7 @@ class AttentionForm:
         """Equations in attention form; weights that `softmaxes` of the same layer hold are put in as defined."""
         found = []
         for equation in equations:
-            body = self._inlined(equation.body)
+            body = self.inlined(equation.body)
             found.append(replace(equation, body=self._below(_defined(body, softmaxes or {}), False)))
         return tuple(found)
 
@@ -95,15 +95,15 @@ class AttentionForm:
 
     # ---- rewriting ---------------------------------------------------------------------------------------------------
 
-    def _inlined(self, node: Any) -> Any:
+    def inlined(self, node: Any) -> Any:
         """The expression with every `let` put in, unless an index of its own would get in the way."""
         if isinstance(node, Ref) and node.name in self.checked.lets:
             let = self.checked.lets[node.name]
             bound = {part.index for part in walk(let.body) if isinstance(part, Reduce | Weigh)}
             if bound & set(node.indices):
                 return node
-            return self._inlined(_renamed(let.body, dict(zip(let.target.indices, node.indices, strict=True))))
-        return _rebuilt(node, self._inlined)
+            return self.inlined(_renamed(let.body, dict(zip(let.target.indices, node.indices, strict=True))))
+        return _rebuilt(node, self.inlined)
 
     def _below(self, node: Any, value: bool) -> Any:
         """The expression in attention form; `value` inside a sum over keys, but not inside a score or a function."""

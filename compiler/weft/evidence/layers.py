@@ -31,7 +31,7 @@ from weft.evidence.models import Crashed, Seen, Watched
 from weft.evidence.stepwise import Stepwise
 from weft.meaning.world import World
 from weft.source import NOWHERE
-from weft.syntax import Equation, Ref
+from weft.syntax import Call, Equation, Norm, Ref, walk
 from weft.types import Checked
 from weft_runtime import Model, WeftRuntimeError
 
@@ -65,6 +65,8 @@ class Judge:
             replace(last[f], target=replace(last[f].target, name=name)) for name, f in fields.items() if f in last
         )
         self.finals = self._prepared(again + computed)
+        bodies = [self.form.inlined(e.body) for step in spec.steps for e in (*step.equations, *computed)]
+        self.irrational = any(isinstance(part, Norm | Call) for body in bodies for part in walk(body))
         goal = () if spec.objective is None else (Equation(spec.objective.span, OBJECTIVE, spec.objective),)
         self.objective = self._prepared(goal)
 
@@ -99,6 +101,7 @@ class Judge:
             if start is not None:
                 self._stopped(outcome, case, 0, start, str(error))
         else:
+            outcome.settled = seen.settled
             if start is None:
                 outcome.divergence = one_sided("start", "a value", f"an error: {refusal}")
             else:
@@ -123,6 +126,7 @@ class Judge:
             if outcome.divergence is None:
                 drawn = self.watched.noise(case, world.sizes, layer)
                 self._layer(outcome, f"layer {layer + 1}", before, steps, drawn, centres)
+                self._forgive(outcome, seen.settled[layer].undecided if layer < len(seen.settled) else 0)
             before = steps[-1]
         if outcome.divergence is not None:
             return
@@ -132,6 +136,15 @@ class Judge:
         self._outputs(outcome, seen, centres)
         if answers and outcome.divergence is None:
             self._answers(outcome, case, seen, centres)
+
+    def _forgive(self, outcome: Outcome, undecided: int) -> None:
+        """Takes a divergence back where the model says that it could not tell, as it may on scores with roots.
+
+        The interpreter compares roots by their squares, exactly.
+        """
+        if outcome.divergence is not None and undecided and self.irrational:
+            outcome.divergence = None
+            outcome.undecided += undecided
 
     def _layer(
         self, outcome: Outcome, name: str, before: Arrays, steps: Sequence[Arrays], drawn: Arrays, centres: Arrays
@@ -221,6 +234,7 @@ class Judge:
             return
         place = Place("outputs", _with(self.whole.world(seen.end), centres), *self.outputs)
         hold(outcome, place, seen.outputs, want, self.dtype)
+        self._forgive(outcome, seen.elsewhere)
 
     def _answers(self, outcome: Outcome, case: Case, seen: Seen, centres: Arrays) -> None:
         """The objective, and outputs that are made once more from the final fields."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.evidence.inputs import Case
+from weft.evidence.verdict import Settled
 from weft.meaning.noise import draw
 from weft.types import Checked
 from weft_runtime import Model, WeftRuntimeError
@@ -27,13 +28,16 @@ class Crashed(Exception):
 class Seen:
     """What a model stored: fields at the start, then after each step of each layer, and its outputs.
 
-    `stopped` says why it refused the layer behind the last one seen; it is empty when all layers ran.
+    `stopped` says why it refused the layer behind the last one seen; it is empty when all layers ran. `settled` counts
+    the rows that decided, layer by layer.
     """
 
     start: dict[str, Array]
     layers: tuple[tuple[dict[str, Array], ...], ...]
     outputs: dict[str, Array]
     stopped: str
+    settled: tuple[Settled, ...] = ()
+    elsewhere: int = 0  # rows left undecided before the first layer and after the last
 
     @property
     def end(self) -> dict[str, Array]:
@@ -88,7 +92,13 @@ class Watched:
                     stopped = str(error)
                     continue
                 layers = tuple(tuple(self._after_steps(trace, layer)) for layer in range(depth))
-                return Seen(self._stored(trace.fields[0]), layers, _arrays(trace.outputs), stopped)
+                settled = tuple(
+                    Settled(number, tiers.bound, tiers.exact, tiers.undecided, tiers.fast)
+                    for number, tiers in enumerate(self.model.report.by_layer, 1)
+                )
+                start, outputs = self._stored(trace.fields[0]), _arrays(trace.outputs)
+                elsewhere = self.model.report.total.undecided - sum(one.undecided for one in settled)
+                return Seen(start, layers, outputs, stopped, settled, elsewhere)
             return Seen(self._stored(self.model.start(dict(case.inputs), seed=case.seed)), (), {}, stopped)
         except WeftRuntimeError:
             raise
@@ -122,17 +132,27 @@ class Watched:
         flat = self.checked.fields[name].width is None and not self.checked.fields[name].is_pair
         return (found[..., 0] if flat and found.ndim == 2 else found).astype(self.dtype)
 
-    def _after_steps(self, trace: Any, layer: int) -> Iterator[dict[str, Array]]:
-        """The fields as stored at the end of each step of a layer."""
-        fields = self._stored(trace.fields[layer])
+    def _after_steps(self, trace: Any, layer: int, problem: int | None = None) -> Iterator[dict[str, Array]]:
+        """The fields as stored at the end of each step of a layer; of one problem, where the trace is of a batch."""
+        here = () if problem is None else (problem,)
+        fields = self._stored({name: value[here] for name, value in trace.fields[layer].items()})
         steps = self.checked.spec.steps
         first = 0 if self.depth is None else layer * len(steps)
         for step, block in zip(steps, self.ends[first : first + len(steps)], strict=True):
             for equation in step.equations:
                 name = equation.target.name
                 home = self.checked.fields[name].home
-                fields = {**fields, name: self._array(name, trace[f"layers.{layer}.blocks.{block}.{home}.{name}"])}
+                fields = {
+                    **fields,
+                    name: self._array(name, trace[f"layers.{layer}.blocks.{block}.{home}.{name}"][here]),
+                }
             yield fields
+
+    def before_steps(self, trace: Any, layers: int, problem: int) -> Iterator[list[dict[str, Array]]]:
+        """For each layer of one problem of a batch: the fields as stored at the beginning of each of its steps."""
+        for layer in range(layers):
+            first = self._stored({name: value[problem] for name, value in trace.fields[layer].items()})
+            yield [first, *self._after_steps(trace, layer, problem)][:-1]
 
     def noise(self, case: Case, sizes: Mapping[str, int], layer: int) -> dict[str, Array]:
         """The random fields of a layer as the model stores them: as given or drawn, rounded to its precision."""

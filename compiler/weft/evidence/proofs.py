@@ -11,6 +11,9 @@ from weft.proof import Proof, prove
 from weft.types import Checked
 from weft_runtime.checkpoint import Checkpoint
 
+GIVE, SAYS = "the weights give ", "; the spec says "  # the words of `proof`
+LONG, AROUND = 400, 60  # characters
+
 
 def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[Check, tuple[Proof, ...]]:
     """Every equation of every model, for all inputs, in exact arithmetic.
@@ -25,7 +28,7 @@ def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[
     detail = ""
     if missing:
         first = missing[0]
-        detail = f"not proved: {first.equation or first.place} ({first.place}): {first.reason}"
+        detail = f"not proved: {first.equation or first.place} ({first.place}): {_brief(first.reason)}"
     elif weakest == "proved up to eps":
         detail = "; ".join(dict.fromkeys(proof.error for proof in found if proof.eps))
     shown = f"{equations - len(missing)} of {equations} equations" if missing else f"{equations} equations"
@@ -40,3 +43,15 @@ def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[
         proof=True,
     )
     return check, found
+
+
+def _brief(reason: str) -> str:
+    """A reason short enough to read: of two long formulas, what stands around the first difference."""
+    before, _, both = reason.partition(GIVE)
+    left, found, right = both.partition(SAYS)
+    if len(reason) <= LONG or not found:
+        return reason if len(reason) <= LONG else reason[:LONG] + " ..."
+    same = next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+    start = max(0, same - AROUND)
+    ends = [("... " if start else "") + text[start : same + AROUND] + " ..." for text in (left, right)]
+    return f"{before}{GIVE}{ends[0]}{SAYS}{ends[1]}"

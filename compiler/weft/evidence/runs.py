@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from weft.evidence.inputs import Case, cases
 from weft.evidence.layers import Judge
 from weft.evidence.models import columns, plain
 from weft.evidence.shrinking import shrunk, written
-from weft.evidence.verdict import Check
+from weft.evidence.verdict import Check, Failure, Settled
 from weft.language.bind import bind
 from weft.lowering.styles import Styles
 from weft.meaning.interpreter import Interpreter
@@ -95,7 +95,7 @@ def _examples(checked: Checked, name: str, runs: Sequence[tuple[Setting, Mapping
                 worst = (answer.error, answer.allowed)
             if not answer.right:
                 detail = detail or f"{setting.title}: {answer}"
-    what = "outputs with the values written"
+    what = "outputs as written"
     return Check(name, what, len(runs), not detail, worst[0], worst[1], detail=detail)
 
 
@@ -110,6 +110,7 @@ def layers(
     count: int,
     seed: int,
     backend: str = "auto",
+    say: Callable[[str], None] = lambda text: None,
 ) -> Check:
     """Every step of every layer on generated cases."""
     name = f"layers ({style}, {dtype})"
@@ -122,6 +123,7 @@ def layers(
         for case in generated:
             if len(outcomes) >= first + many and any(outcome.steps > 0 for outcome in outcomes):
                 break  # further cases are for specs that have no value on the first ones
+            say(f"case {len(outcomes) + 1}")
             asked = dtype == "float64" and len(outcomes) % ASKED == 0
             outcomes.append(judge.judge(case, asked))
             if outcomes[-1].divergence is not None:
@@ -179,15 +181,42 @@ def _passed(name: str, outcomes: Sequence[Outcome]) -> Check:
     if not steps:
         notes.append("no step could be compared")
     compared = f"{steps} steps, every field"
-    return Check(name, compared, len(outcomes), steps > 0, *_numbers(worst), detail="; ".join(notes))
+    detail = "; ".join(notes)
+    return Check(name, compared, len(outcomes), steps > 0, *_numbers(worst), detail=detail, settled=_settled(outcomes))
 
 
 def _failed(name: str, judge: Judge, case: Case, outcomes: Sequence[Outcome]) -> Check:
     small, divergence = shrunk(judge, case)
     steps = sum(outcome.steps for outcome in outcomes)
     worst = _nearest(outcomes[-1].seen)
-    detail = f"{divergence}\n  family: {small.family}; {small.layers} layers, seed {small.seed}\n{written(small)}"
-    return Check(name, f"{steps} steps, every field", len(outcomes), False, *_numbers(worst), detail=detail)
+    many = "one layer" if small.layers == 1 else f"{small.layers} layers"
+    detail = f"{divergence}\n  {many} from these inputs, with seed {small.seed} ({small.family}):\n{written(small)}"
+    compared, settled = f"{steps} steps, every field", _settled(outcomes)
+    failure = Failure(
+        divergence.place,
+        divergence.field,
+        None if divergence.token is None else divergence.token + 1,
+        divergence.got,
+        divergence.want,
+        small.layers,
+        small.seed,
+        {key: np.asarray(values).tolist() for key, values in small.inputs.items()},
+        {key: np.asarray(values).tolist() for key, values in small.noise.items()},
+    )
+    return Check(
+        name, compared, len(outcomes), False, *_numbers(worst), detail=detail, settled=settled, failure=failure
+    )
+
+
+def _settled(outcomes: Sequence[Outcome]) -> tuple[Settled, ...]:
+    """The decisions of all cases, layer by layer; nothing where nothing was decided."""
+    total: dict[int, list[int]] = {}
+    for one in (one for outcome in outcomes for one in outcome.settled):
+        counts = total.setdefault(one.layer, [0, 0, 0, 0])
+        for at, many in enumerate((one.float64, one.exact, one.undecided, one.fast)):
+            counts[at] += many
+    found = tuple(Settled(layer, *counts) for layer, counts in sorted(total.items()))
+    return found if any(any(counts) for counts in total.values()) else ()
 
 
 def _nearest(seen: Sequence[Observation]) -> Observation | None:

@@ -39,7 +39,9 @@ def written(case: Case) -> str:
     """The inputs of a case, to paste."""
     lines = []
     for name, values in (*case.inputs.items(), *case.noise.items()):
-        text = np.array2string(np.asarray(values), separator=", ", threshold=60, floatmode="unique", max_line_width=110)
+        text = np.array2string(
+            np.asarray(values), separator=", ", threshold=60, floatmode="unique", max_line_width=96 - len(name)
+        )
         indent = " " * (len(name) + 5)
         lines.append(f"  {name} = {text}".replace("\n", "\n" + indent))
     return "\n".join(lines)
@@ -63,7 +65,7 @@ def smaller(checked: Checked, case: Case) -> Iterator[Case]:
     for digits in (0, 1, 3, 6):
         for name, values in case.inputs.items():
             if checked.fields[name].kind in ("number", "vector", "real"):
-                rounder = np.round(values, digits)
+                rounder = np.round(values, digits) + 0.0  # no zero has a sign
                 bound = checked.fields[name].bound
                 fits = bound is None or all(bound.admits(float(v)) for v in rounder.reshape(-1))
                 if fits and not np.array_equal(rounder, values):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from weft.evidence.certificate import Certificate, Certifier, LayerBound
 from weft.evidence.inputs import Case, cases
 from weft.evidence.models import Crashed, Watched
 from weft.evidence.stepwise import Stepwise
-from weft.evidence.verdict import Check
+from weft.evidence.verdict import Check, Lead
 from weft.types import Checked
 from weft_runtime import Checkpoint, WeftRuntimeError, load
 
@@ -86,7 +86,28 @@ def _check(name: str, found: list[Certificate], detail: str) -> Check:
         detail="; ".join(notes),
         shows="proved up to eps",
         certificate=True,
+        leads=tuple(_leads(found)),
     )
+
+
+def _leads(found: list[Certificate]) -> Iterator[Lead]:
+    """The certificates of all cases, layer by layer."""
+    for number in range(max((len(one.layers) for one in found), default=0)):
+        layers = [one.layers[number] for one in found if number < len(one.layers)]
+        good = [layer for layer in layers if np.isfinite(max(layer.bounds.values(), default=0.0))]
+        yield Lead(
+            number + 1,
+            _finite(min(layer.margin for layer in layers)),
+            _finite(max(layer.enough for layer in layers)),
+            max((max(layer.bounds.values(), default=0.0) for layer in good), default=None),
+            max((max(layer.measured.values(), default=0.0) for layer in good), default=None),
+            len(good),
+            len(layers),
+        )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _worst(layer: LayerBound) -> str:

@@ -6,10 +6,64 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from weft.evidence.by_depth import Assignment
 from weft.proof.report import Proof
+from weft.source import printable
 
 Strength: TypeAlias = Literal["proved", "proved up to eps", "tested", "not shown"]
 ORDER: tuple[Strength, ...] = ("proved", "proved up to eps", "tested", "not shown")  # strongest first
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How many rows of decisions each tier settled in one layer (counted from 1), over all cases of a check.
+
+    `float64`: scores further apart than their error bounds. `exact`: by rational arithmetic. `undecided`: closer than
+    float64 can tell, on scores that are not rational; these follow the rule for ties, and are not compared. `fast`: by
+    a backend in float32, with its error bound, or by bounds from the layer before.
+    """
+
+    layer: int
+    float64: int
+    exact: int
+    undecided: int
+    fast: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """One layer (counted from 1) at finite temperature, over all cases of a check.
+
+    `margin`: the smallest lead of a best score (None: nothing to choose between). `enough`: the sharpness that lead
+    asks for (None: a tie, no sharpness is). `bound` and `measured`: the largest of any field, over certified cases.
+    """
+
+    layer: int
+    margin: float | None
+    enough: float | None
+    bound: float | None
+    measured: float | None
+    certified: int
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first place at which model and spec differ, and a small input that shows it.
+
+    `token` counts from 1; `got` is the model's value there, `want` the spec's. `inputs` (and `noise`, per layer) are
+    nested lists, to be given to `model` or `interpret`.
+    """
+
+    place: str
+    field: str
+    token: int | None
+    got: str
+    want: str
+    layers: int
+    seed: int
+    inputs: dict[str, Any]
+    noise: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +74,8 @@ class Check:
     with `kappa` the condition of that equation; 0 allowed means bit for bit. `shows` is what the check is worth if it
     passes. A `proof` is about the equations in exact arithmetic, for all inputs; `cases` counts them, and `worst` is
     the largest relative error of a weight that stands for a constant. A `certificate` bounds how far what is computed
-    is from the spec. Other checks are about what runs: rounding, precisions, backends.
+    is from the spec. Other checks are about what runs: rounding, precisions, backends. `settled` counts the rows of
+    decisions that the model made on the way; `leads` says how sure its choices are at finite temperature.
     """
 
     name: str
@@ -34,6 +89,9 @@ class Check:
     shows: Strength = "tested"
     proof: bool = False
     certificate: bool = False
+    settled: tuple[Settled, ...] = ()
+    failure: Failure | None = None
+    leads: tuple[Lead, ...] = ()
 
     @property
     def strength(self) -> Strength:
@@ -49,6 +107,7 @@ class Verdict:
     seed: int = 0
     conditions: tuple[str, ...] = ()  # under which the model claims to equal the spec; it refuses other inputs
     proofs: tuple[Proof, ...] = ()
+    assignments: tuple[Assignment, ...] = ()  # of specs that compute a coupling: its distance to the optimum by depth
 
     @property
     def verdict(self) -> Strength:
@@ -79,7 +138,7 @@ class Verdict:
         return self.verdict != "not shown"
 
     def json(self) -> dict[str, Any]:
-        """The verdict as plain data; every number is finite or null."""
+        """The verdict as plain data; every number is finite or null. `weft verify --help` says what stands where."""
         checks = [{**asdict(check), "verdict": check.strength} for check in self.checks]
         for check in checks:
             for key in ("worst", "allowed", "kappa"):
@@ -93,31 +152,27 @@ class Verdict:
             "conditions": list(self.conditions),
             "checks": checks,
             "proofs": [proof.json() for proof in self.proofs],
+            "assignments": [one.json() for one in self.assignments],
         }
 
     def text(self) -> str:
-        """The verdict as people read it: a table, then what went wrong."""
-        head = ("", "check", "compared", "cases", "worst error", "allowed", "kappa")
-        rows = [head] + [
-            (
-                "ok" if check.passed else "NO",
-                check.name,
-                check.compared,
-                str(check.cases),
-                f"{check.worst:.2g}",
-                "exact" if check.proof else f"{check.allowed:.2g}" if check.allowed else "same bits",
-                "" if check.proof else f"{check.kappa:.3g}",
-            )
-            for check in self.checks
-        ]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        notes = [f"\n{check.name}: {check.detail}" for check in self.checks if check.detail]
-        given = [f"on condition that {condition}" for condition in self.conditions]
-        assumed = [f"the proof assumes that {one}" for one in self._assumptions() if one not in self.conditions]
-        return "\n".join([f"{self.name}: {self.verdict}", *given, *assumed, *lines, self.claim, *notes])
+        """The verdict as people read it: a table, what it rests on, then what went wrong."""
+        from weft.evidence.verdict_text import verdict_text
 
-    def _assumptions(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one for proof in self.proofs for one in proof.assumptions))
+        return verdict_text(self)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the proofs assume beside the conditions."""
+        every = dict.fromkeys(one for proof in self.proofs for one in proof.assumptions)
+        return tuple(one for one in every if one not in self.conditions)
 
     __str__ = text
+
+    def __repr__(self) -> str:
+        return f"Verdict({printable(self.name)}: {self.verdict}, {len(self.checks)} checks)"
+
+    def _repr_html_(self) -> str:
+        from weft.displays import verdict_html
+
+        return verdict_html(self)

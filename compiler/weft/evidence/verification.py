@@ -1,10 +1,11 @@
 """Evidence that a model computes its spec: a spec or a model -> a `Verdict`.
 
-Four kinds of evidence, each a list of checks: a proof that the matrices compute the equations, for all inputs, in exact
+Kinds of evidence, each a list of checks: a proof that the matrices compute the equations, for all inputs, in exact
 arithmetic; the example blocks of the spec, run by the interpreter and by the transformer; every step of every layer,
-held against the interpreter from the same stored fields, on random and on adversarial inputs; whole runs. A model is
-judged by what its weights compute, never by how they came about: nothing here compares bytes, digests or a fresh
-compilation.
+held against the interpreter from the same stored fields, on random and on adversarial inputs; whole runs; how far a
+finite temperature is from the exact algorithm; how often what is drawn by chance; how far a coupling is from its
+optimum. A model is judged by what its weights compute, never by how they came about: nothing here compares bytes,
+digests or a fresh compilation.
 
 `proved` and `proved up to eps` are what proofs of all equations give, if no other check fails. `tested` is the
 strongest that comparison can give, and what remains where an equation is not proved.
@@ -12,7 +13,7 @@ strongest that comparison can give, and what remains where an equation is not pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ import numpy as np
 
 from weft.compiling import SpecLike, at_temperature, checked_spec, compile
 from weft.errors import InputError, WeftError
+from weft.evidence.parts import Parts
 from weft.evidence.verdict import Check, Verdict
 from weft.language.check import check
 from weft.language.parse import parse
@@ -29,8 +31,10 @@ from weft.lowering.styles import CHOICES, Styles
 from weft.source import Source, printable
 from weft.types import Checked
 from weft_runtime.checkpoint import Checkpoint
+from weft_runtime.progress import Progress
 
 if TYPE_CHECKING:
+    from weft.evidence.by_depth import Assignment
     from weft.evidence.runs import Subject
     from weft.proof import Proof
 
@@ -55,25 +59,28 @@ def verify(
     seed: int = 0,
     cases: int = CASES,
     dtypes: Sequence[Dtype] = DTYPES,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     backend: str = "auto",
 ) -> Verdict:
     """Judges a spec (compiled in every style that equals it, at several sizes unless `dims` fixes them) or a model.
 
-    `data` (input -> array) is compared on as well, next to `cases` generated cases per style and precision.
+    `data` (input -> array) is compared on as well, next to `cases` generated cases per style and precision. `progress`
+    is told which check is under way, and how many there are.
 
     >>> import weft
     >>> weft.verify("lloyd", cases=10).verdict
     'proved'
     """
+    from weft.evidence.assignment import assignment, assignment_check
     from weft.evidence.proofs import proofs
+    from weft.evidence.rounded import is_rounded, rounded_layers
     from weft.evidence.runs import examples, layers, on_data
+    from weft.evidence.sampling import sampling
     from weft.evidence.temperature import temperature
     from weft.evidence.trajectories import whole_runs
 
     if cases < 1:
         raise InputError("verify needs at least one case")
-    say = progress or (lambda text: None)
     model = _model(target)
     checked = _spec(target) if model is None else check(parse(Source(model.spec_name or "spec", model.spec_text)))
     if model is not None:
@@ -82,32 +89,79 @@ def verify(
     groups = _compiled(checked, dims or {}, params or {}, data or {}) if model is None else [_as_it_is(checked, model)]
     found: list[Check] = []
     proved: list[Proof] = []
+    parts = Parts(progress, _how_many(checked, groups, len(dtypes), bool(data)))
     if checked.spec.examples:
-        say("examples")
+        parts.begin("examples")
         found += examples(checked, model, CHOICES["scores"], backend)
     for group in groups:
-        say(f"proof, {group.style}")
+        parts.begin(f"proof, {group.style}")
         one, behind = proofs(checked, [subject.checkpoint for subject in group.subjects], group.style)
         found.append(one)
         proved += behind
+    rounded = model is not None and is_rounded(proved[0])
+    if rounded:  # what an example states is exact, ties and all
+        found = [one for one in found if one.name != "examples, transformer"]
     for group in groups:
         style, first = group.style, group.subjects[0].checkpoint
         for dtype in dtypes:
-            say(f"layers, {style}, {dtype}")
+            parts.begin(f"layers, {style}, {dtype}")
             count = max(1, round(cases * group.share))
-            found.append(layers(checked, group.subjects, style, dtype, count, seed, backend))
+            if rounded:
+                found.append(rounded_layers(group.meant, first, proved[0], style, dtype, count, seed, data))
+            else:
+                found.append(layers(checked, group.subjects, style, dtype, count, seed, backend, parts.within))
+        if rounded:
+            continue
         if data and group.whole:
-            say(f"your data, {style}")
+            parts.begin(f"your data, {style}")
             found += [on_data(checked, first, style, dtype, data, seed, backend) for dtype in dtypes]
         if group.whole:
-            say(f"whole runs, {style}")
-            run = whole_runs(group.meant, first, style, seed, backend=backend)
+            parts.begin(f"whole runs, {style}")
+            # once a layer is wrong, whole runs only say so less clearly
+            sound = all(one.passed for one in found if one.name.startswith(f"layers ({style}"))
+            run = whole_runs(group.meant, first, style, seed, backend=backend) if sound else None
             found += [] if run is None else [run]
         if group.meant is not checked:
-            say(f"temperature, {style}")
+            parts.begin(f"temperature, {style}")
             found.append(temperature(checked, first, cases, seed, data))
+        elif group is groups[0] and checked.spec.random:
+            parts.begin(f"draws, {style}")
+            found += [one for one in [sampling(checked, first, style, seed)] if one is not None]
+    parts.begin("distance to an optimum")
+    assigned = assignment(groups[0].meant, groups[0].subjects[0].checkpoint, data, seed=seed)
+    found += [] if assigned is None else [assignment_check(assigned)]
+    parts.end()
     conditions = {c.text: None for group in groups for c in group.subjects[0].checkpoint.program.conditions}
-    return Verdict(checked.spec.name, tuple(found), seed, tuple(conditions), tuple(proved))
+    assignments = () if assigned is None else (assigned,)
+    return Verdict(checked.spec.name, tuple(found), seed, tuple(conditions), tuple(proved), assignments)
+
+
+def distance_to_optimum(
+    target: SpecLike | Checkpoint,
+    dims: Mapping[str, int],
+    params: Mapping[str, float],
+    data: Mapping[str, Any],
+    depth: int | None,
+    seed: int,
+) -> Assignment:
+    """The table by depth of the coupling that a spec or model computes; an `InputError` where there is none."""
+    from weft.evidence.assignment import assignment
+
+    model = _model(target)
+    if model is not None:
+        checked = check(parse(Source(model.spec_name or "spec", model.spec_text)))
+        _unchanged(model, dims, params)
+    else:
+        checked = _spec(target)
+    _known_inputs(checked, data)
+    made = model or compile(checked, next(_dimensions(checked, dims, data)), params)
+    found = assignment(checked, made, data, depth, seed)
+    if found is None:
+        raise InputError(
+            f"{checked.spec.name} computes no coupling with a value on these inputs: no expression is the exponential "
+            "of a row term and a column term that layers write, plus what no layer changes"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +173,13 @@ class _Group:
     meant: Checked
     share: float = 1.0  # of the cases
     whole: bool = True  # whether whole runs and the user's data are compared too
+
+
+def _how_many(checked: Checked, groups: Sequence[_Group], precisions: int, data: bool) -> int:
+    """How many parts a verification has."""
+    each = (1 + precisions + (group.whole + data * group.whole) + (group.meant is not checked) for group in groups)
+    draws = bool(checked.spec.random) and groups[0].meant is checked
+    return bool(checked.spec.examples) + sum(each) + draws + 1
 
 
 def _spec(target: SpecLike | Checkpoint) -> Checked:

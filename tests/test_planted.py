@@ -1,0 +1,143 @@
+"""Bugs planted by hand, one at a time: in a lowering rule, in a weighting, in a kernel of each backend.
+
+Each must turn `weft verify` red. The faults are small: a sign, a tie, one unit too many, a relative error of 2^-30.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from weft.compiling import checked_spec, compile
+from weft.evidence.verification import verify
+from weft.lowering.heads import Heads
+from weft.lowering.matrices import Columned
+from weft.lowering.scores import Scores
+from weft_runtime import attention, decide, tokenwise, weigh
+from weft_runtime.held import Sparse
+from weft_runtime.linear import Linear
+
+OFF = 1 + 2.0**-30
+SMOOTH = """algorithm smooth
+tokens i in points, j in centers : k
+inputs x[i] : R^d, c[j] : R^d
+layer
+  a[j] = logsumexp[i] -|x[i] - c[j]|^2
+  b[j] = max[i] <x[i], c[j]>
+  n[i] = sum[j] 1 / (1 + |c[j]|^2) where <x[i], c[j]> >= 0
+outputs a, b, n
+"""
+Wrapped = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A function or method, and what is planted instead of it: `change(its result, its arguments)`."""
+
+    owner: Any
+    name: str
+    change: Callable[..., Any]
+    spec: str
+    backend: str = "reference"
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = getattr(self.owner, self.name)
+
+        def broken(*arguments: Any, **named: Any) -> Any:
+            return self.change(true(*arguments, **named), *arguments)
+
+        monkeypatch.setattr(self.owner, self.name, broken)
+
+
+def last_of_ties(found: Any, weighting: Any, scores: torch.Tensor, radius: Any, eligible: Any, *rest: Any) -> Any:
+    """The last of equal scores, where the first is asked for."""
+    chosen, tiers = found
+    best = eligible & (scores == scores.masked_fill(~eligible, -torch.inf).amax(1, keepdim=True))
+    last = best.shape[1] - 1 - best.flip(1).to(torch.int8).argmax(1)
+    moved = torch.zeros_like(chosen).scatter_(1, last[:, None], chosen.any(1)[:, None])
+    return (moved if weighting.kind == "argmax" else chosen), tiers
+
+
+def strict(found: Any, op: str, scores: torch.Tensor, *rest: Any) -> Any:
+    """> where >= is asked for."""
+    return (found[0] & (scores != 0) if op in (">=", "<=") else found[0]), found[1]
+
+
+def wrong_rows(strategy: str) -> Callable[..., Any]:
+    """What a kernel of the linear backend gives, off by a little; an index, off by one in the first row."""
+
+    def change(given: Any, engine: Any, call: Any, *rest: Any) -> Any:
+        if call.plan.strategy != strategy:
+            return given
+        if isinstance(given.held, Sparse):
+            moved = given.held.index.clone()
+            moved[0] = (moved[0] + 1) % given.held.width
+            return replace(given, held=replace(given.held, index=moved))
+        return given if given.out is None else replace(given, out=given.out * OFF)
+
+    return change
+
+
+FAULTS = {
+    "lowering, sign of a distance": Fault(
+        Scores, "_difference", lambda part, *_: part and replace(part, coefficient=-part.coefficient), "lloyd"
+    ),
+    "lowering, strictness of a comparison": Fault(
+        Heads, "_mask", lambda mask, *_: replace(mask, op={">": ">=", ">=": ">"}.get(mask.op, mask.op)), SMOOTH
+    ),
+    "lowering, a slot is not erased": Fault(Columned, "carry", lambda found, *_: np.eye(len(found)), "lloyd"),
+    "weighting, the last of ties": Fault(attention, "decide", last_of_ties, "lloyd"),
+    "weighting, temperature": Fault(
+        weigh, "soften", lambda soft, *_: replace(soft, numerators=soft.numerators**OFF), "soft_kmeans"
+    ),
+    "weighting, one too many": Fault(decide._Top, "_wanted", lambda wanted, *_: wanted + 1, "trimmed_kmeans"),
+    "weighting, weights of sparsemax": Fault(weigh, "_sparsemax", lambda found, *_: found * OFF, "robust_kmeans"),
+    "weighting, the budget of normmax": Fault(decide._Normmax, "_keep", lambda kept, *_: kept[:1], "trimmed_normmax"),
+    "weighting, logsumexp": Fault(weigh, "log_sum_exp", lambda found, *_: (found[0] * OFF, found[1]), SMOOTH),
+    "weighting, max": Fault(weigh, "best_score", lambda found, *_: (found[0] * OFF, found[1]), SMOOTH),
+    "comparison, > for >=": Fault(attention, "compare", strict, SMOOTH),
+    "reference, a sum over keys": Fault(attention, "weighted_sum", lambda found, *_: found * OFF, "lloyd"),
+    "reference, a feed-forward": Fault(tokenwise, "apply", lambda found, *_: (found[0] * OFF, found[1]), SMOOTH),
+    "linear, nearest": Fault(Linear, "_run", wrong_rows("nearest"), "lloyd", "linear"),
+    "linear, segment": Fault(Linear, "_run", wrong_rows("segment"), "lloyd", "linear"),
+    "linear, stream": Fault(Linear, "_run", wrong_rows("stream"), "soft_kmeans", "linear"),
+}
+QUICK = (
+    "lowering, sign of a distance",
+    "weighting, the last of ties",
+    "weighting, temperature",
+    "reference, a sum over keys",
+    "linear, segment",
+)
+
+
+def falls_short(fault: Fault, monkeypatch: pytest.MonkeyPatch, cases: int = 22) -> bool:
+    """Whether verify says so, on two cases of each family unless told otherwise."""
+    checked = checked_spec(fault.spec)
+    sizes = {name: 3 if name == "k" else 2 for name in checked.dims}
+    fault.plant(monkeypatch)
+    verdict = verify(compile(checked, sizes), cases=cases, dtypes=["float64"], backend=fault.backend)
+    return not verdict.ok
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_turns_verify_red(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert falls_short(FAULTS[name], monkeypatch, cases=9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in QUICK])
+def test_every_planted_bug_turns_verify_red(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert falls_short(FAULTS[name], monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("spec", sorted({fault.spec for fault in FAULTS.values()}))
+def test_without_a_bug_verify_is_green(spec: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not falls_short(Fault(weigh, "soften", lambda found, *_: found, spec, backend), monkeypatch)
