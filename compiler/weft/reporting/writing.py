@@ -1,0 +1,38 @@
+"""A page -> a file, whole or not at all; an existing file is replaced only on request."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from weft.errors import InputError
+from weft.source import printable
+
+
+def refuse_existing(path: Path, force: bool, flag: str = "force=True") -> None:
+    """Says why a file cannot be written, before any work is done for it."""
+    shown = printable(str(path))
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {printable(str(path.parent))} to put {printable(path.name)} into")
+    if path.is_dir():
+        raise InputError(f"{shown} is a folder; name a file, such as {printable(str(path / 'report.html'))}")
+    if path.is_symlink():
+        raise InputError(f"{shown} is a link; name the file itself")
+    if path.exists() and not force:
+        raise InputError(f"the file {shown} exists; add {flag} to replace it, or choose another")
+
+
+def write_page(path: Path, html: str) -> Path:
+    """Writes beside the wanted file and renames."""
+    path = path.absolute()
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(html, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"cannot write {printable(str(path))}: {error.strerror}") from None
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return path
