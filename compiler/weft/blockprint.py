@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from weft.lowering.matrices import Array
-from weft_runtime.ir import Slot
+from weft_runtime.ir import Program, Slot
 
 BOLD, DIM, PLAIN = "\x1b[1;36m", "\x1b[2m", "\x1b[0m"
 LONGEST = 24  # letters of a slot name that are shown
@@ -79,6 +79,14 @@ def shortened(slots: Sequence[Slot]) -> tuple[Slot, ...]:
     for n, s in enumerate(slots):
         out.append(s if len(s.name) <= LONGEST else replace(s, name=f"{s.name.partition('(')[0][:8]}(..{n})"))
     return tuple(out)
+
+
+def picture_slots(program: Program, stream: str) -> tuple[Slot, ...]:
+    """The columns of a residual as they are drawn: its slots, or one block where it is not its slots side by side."""
+    one = program.stream(stream)
+    if stream in program.basis:
+        return (Slot("residual", 0, one.width, "field"),)
+    return shortened(one.slots)
 
 
 def hidden(matrix: Array, slots: Sequence[Slot]) -> list[Slot]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from weft.blockprint import draw, hidden, projection, row_groups, shortened
+from weft.blockprint import draw, hidden, picture_slots, projection, row_groups, shortened
 from weft.lowering.matrices import Array
 from weft_runtime import ir
 from weft_runtime.checkpoint import Checkpoint
@@ -30,12 +30,13 @@ class Drawing:
 
     def __init__(self, checkpoint: Checkpoint, colour: bool) -> None:
         self.tensors, self.colour = checkpoint.tensors, colour
-        self.slots = {stream.name: shortened(stream.slots) for stream in checkpoint.program.streams}
+        program = checkpoint.program
+        self.slots = {stream.name: picture_slots(program, stream.name) for stream in program.streams}
         self.names = {
             stream.name: dict(
-                zip((s.name for s in stream.slots), (s.name for s in self.slots[stream.name]), strict=True)
+                zip((s.name for s in stream.slots), (s.name for s in shortened(stream.slots)), strict=True)
             )
-            for stream in checkpoint.program.streams
+            for stream in program.streams
         }
 
     def matrix(self, title: str, name: str, rows: str | None, columns: str) -> list[str]:
