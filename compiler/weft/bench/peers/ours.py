@@ -1,0 +1,153 @@
+"""Compiled models, called as users call them: `weft.compile`, `weft.load`, `model(...)`, `model.final(...)`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.bench.peers.contestant import Arrays, Contestant, Outcome
+from weft.bench.samples import REGULARISATION, STEP
+from weft.bench.workloads import Workload
+
+RAGGED = 0.5  # sizes of a ragged batch: the mean, and up to this share more or less
+
+
+class _Ours(Contestant):
+    """A compiled spec."""
+
+    spec, backend = "lloyd", "auto"
+    styles: Mapping[str, Any] = {}
+
+    def prepare(self, workload: Workload, threads: int) -> dict[str, Any]:
+        super().prepare(workload, threads)
+        import torch
+
+        torch.set_num_threads(threads)
+        begun = time.perf_counter()
+        checkpoint = weft.compile(self.spec, dims=self.dims(), params=self.params(), **self.styles)
+        compiled = time.perf_counter()
+        self.model = weft.load(checkpoint, dtype=getattr(torch, workload.dtype), backend=self.backend)
+        loaded = time.perf_counter()
+        return {"compile seconds": compiled - begun, "load seconds": loaded - compiled}
+
+    def dims(self) -> dict[str, int]:
+        return {"d": self.workload.d, "k": self.workload.k}
+
+    def params(self) -> dict[str, float]:
+        return {}
+
+    def hold(self, inputs: Arrays) -> Any:
+        import torch
+
+        return {name: torch.from_numpy(array) for name, array in inputs.items()}
+
+    def run(self, held: Any, iterations: int) -> Any:
+        return self.model(held, layers=iterations)
+
+    def outcome(self, answer: Any, iterations: int) -> Outcome:
+        arrays = {name: array.numpy() for name, array in self.read(answer).items()}
+        return Outcome(iterations, arrays, self.facts())
+
+    def read(self, answer: Any) -> dict[str, Any]:
+        return {"centers": answer["centers"], "labels": answer["labels"].indices}
+
+    def facts(self) -> dict[str, Any]:
+        """What the model tells about its last run."""
+        report = self.model.report
+        told: dict[str, Any] = {"backend": report.backend, "tiers": asdict(report.total)}
+        if report.why:
+            told["why"] = report.why
+        if report.backend != "reference":
+            told["plan"] = str(self.model.plan())
+        return told
+
+
+class Clustering(_Ours):
+    """Centers, and the labels that belong to them; without `again`, the labels the last layer held."""
+
+    def __init__(
+        self, backend: str = "auto", styles: Mapping[str, Any] | None = None, again: bool = True, spec: str = "lloyd"
+    ) -> None:
+        self.backend, self.styles, self.again, self.spec = backend, styles or {}, again, spec
+
+    def run(self, held: Any, iterations: int) -> Any:
+        if self.again:
+            return self.model.final(held, layers=iterations)
+        return self.model(held, layers=iterations)
+
+    def settles(self, held: Any, limit: int) -> int:
+        self.model(held, until_stable=True, limit=limit)
+        return int(self.model.report.layers[0])
+
+    def outcome(self, answer: Any, iterations: int) -> Outcome:
+        made = super().outcome(answer, iterations)
+        return Outcome(iterations, made.arrays, {**made.facts, "labels": "final" if self.again else "held"})
+
+
+class Transport(_Ours):
+    """Dual potentials of entropy-regularised assignment."""
+
+    def __init__(self, spec: str, backend: str = "auto") -> None:
+        self.spec, self.backend = spec, backend
+
+    def dims(self) -> dict[str, int]:
+        return {"d": self.workload.d}
+
+    def params(self) -> dict[str, float]:
+        return {"lambda": REGULARISATION} | ({"gamma": STEP} if self.spec == "sinkhorn_dual" else {})
+
+    def hold(self, inputs: Arrays) -> Any:
+        import torch
+
+        held = super().hold(inputs)
+        if self.spec == "sinkhorn_log":
+            mass = torch.full((len(inputs["x"]),), 1 / len(inputs["x"]), dtype=held["x"].dtype)
+            held |= {"a": mass, "b": mass.clone()}
+        return held
+
+    def read(self, answer: Any) -> dict[str, Any]:
+        first, second = ("u", "v") if "u" in answer else ("f", "g")
+        return {"f": answer[first], "g": answer[second]}
+
+
+class Batch(_Ours):
+    """Many small problems in one call, or their points as one large problem."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+
+    def hold(self, inputs: Arrays) -> Any:
+        import torch
+
+        x, c = inputs["x"], inputs["c"]
+        if self.form == "large":
+            return {"x": torch.from_numpy(x.reshape(-1, x.shape[-1])), "c": torch.from_numpy(c[0])}
+        if self.form == "batch":
+            return {"x": torch.from_numpy(x), "c": torch.from_numpy(c)}
+        flat, ends = x.reshape(-1, x.shape[-1]), np.cumsum(ragged_sizes(len(x), x.shape[1]))[:-1]
+        return {"x": [torch.from_numpy(part) for part in np.split(flat, ends)], "c": torch.from_numpy(c)}
+
+    def run(self, held: Any, iterations: int) -> Any:
+        self._sizes = [len(part) for part in held["x"]] if self.form != "large" else [len(held["x"])]
+        return self.model.final(held, layers=iterations)
+
+    def read(self, answer: Any) -> dict[str, Any]:
+        import torch
+
+        labels, centers = answer["labels"].indices, answer["centers"]
+        if self.form == "large":
+            centers = centers[None]
+        return {"centers": centers, "labels": labels[labels >= 0], "sizes": torch.tensor(self._sizes)}
+
+
+def ragged_sizes(problems: int, points: int) -> list[int]:
+    """Sizes around `points`, with the same sum as if all were equal."""
+    spread = int(points * RAGGED)
+    sizes = [points + (spread * (2 * at - problems + 1)) // problems for at in range(problems)]
+    sizes[-1] += problems * points - sum(sizes)
+    return sizes
