@@ -43,6 +43,7 @@ _LEXEME = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _STRANGE = re.compile(r"[^ -~\t\r\n\f]+")
+_NORM = re.compile(r"_\w+|_\{\w+\}")  # as in |v|_1
 CLASSES = {
     **dict.fromkeys(REDUCTIONS, "REDUCTION"),
     **dict.fromkeys(WEIGHTINGS, "WEIGHTING"),
@@ -120,6 +121,11 @@ def _strange(text: str, at: int, problems: Problems) -> int:
             "P111", Span(at, line_end), "this text has no closing quote", "", 'a text ends on its line: "like this"'
         )
         return line_end
+    norm = _NORM.match(text, at)
+    if norm is not None and text[at - 1] == "|":
+        how = "|v| is the length of a vector (its 2-norm), |a| the absolute value of a number"
+        problems.add("P112", Span(at, norm.end()), "other norms than the length are not known", "leave this out", how)
+        return norm.end()
     instead = INSTEAD.get(character, "")
     run = None if instead else _STRANGE.match(text, at)
     end = run.end() if run else at + 1

@@ -20,6 +20,7 @@ from weft.source import Span
 
 DEEPEST = 100  # levels of an expression; the passes after this one are recursive
 LARGEST_WHOLE = 1_000_000  # dimensions, layers: more is a slip of the finger
+OPERATIONS = ("add", "sub", "mul", "div", "neg")
 NODES = (*get_args(ast.Expr), *get_args(ast.Condition))
 
 
@@ -29,12 +30,19 @@ class Builder:
 
     problems: Problems
     _depth: dict[int, int] = field(default_factory=dict)  # id of a live expression -> levels below and including it
+    _unclosed: dict[int, ast.Weigh] = field(default_factory=dict)  # id of one -> the call without ( ) at its right end
 
     def build(self, rule: str, span: Span, parts: list[Any]) -> Any:
         """What a rule stands for."""
+        if rule in ("add", "sub") and id(parts[0]) in self._unclosed:
+            expressions.unclosed(self, self._unclosed[id(parts[0])], "+" if rule == "add" else "-")
         built = RULES[rule](self, span, parts)
         if isinstance(built, NODES):
             self._measure(rule, built, parts)
+            if rule == "weighting":
+                self._unclosed[id(built)] = built
+            elif rule in OPERATIONS and id(parts[-1]) in self._unclosed:
+                self._unclosed[id(built)] = self._unclosed[id(parts[-1])]
         return built
 
     def _measure(self, rule: str, built: Any, parts: list[Any]) -> None:

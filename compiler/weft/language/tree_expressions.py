@@ -81,6 +81,18 @@ def weighting(b: Builder, span: Span, parts: list[Any]) -> ast.Weigh:
     return ast.Weigh(span, word.text, index.text, score, tuple(arguments), where, noise, ties_rule)
 
 
+def unclosed(b: Builder, node: ast.Weigh, sign: str) -> None:
+    """A weighting without parentheses ends before `+` and `-`; hardly anybody who goes on there means it to."""
+    name = f"{node.kind}[{node.index}]"
+    b.problems.add(
+        "P143",
+        node.span,
+        f"does the score of this {node.kind} end before the `{sign}`?",
+        "without parentheses it does",
+        f"for a score that goes on write {name}(...) around all of it; otherwise ({name} ...) {sign} ...",
+    )
+
+
 def condition(b: Builder, span: Span, parts: list[Any]) -> ast.Condition:
     left = parts[0]
     if len(parts) == 1:

@@ -78,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     habits.in_condition,
     habits.arrow,
     habits.transpose,
+    words.operator_with_clause,
     values.clause,
     words.reserved,
     words.operator_word,

@@ -54,6 +54,23 @@ def operator_word(t: Trouble) -> bool:
         return False
     if t.tokens[t.at - 1] is name:
         return _function_word(t, name)
+    return _unknown_operator(t, name)
+
+
+def operator_with_clause(t: Trouble) -> bool:
+    """`median[i] x[i] where ...`: the next value might begin another equation, so only the clause is unexpected."""
+    if t.token.text not in CLAUSES:
+        return False
+    for at in range(t.at - 5, 0, -1):  # NAME [ index ] value
+        name, opens, _, closes, value = t.tokens[at : at + 5]
+        if name.type == value.type == "NAME" and (opens.text, closes.text) == ("[", "]") and not t.line_start(at + 4):
+            return not t.line_start(at) and name.text not in t.declared() and _unknown_operator(t, name)
+        if t.line_start(at + 4):
+            return False
+    return False
+
+
+def _unknown_operator(t: Trouble, name: Token) -> bool:
     guess = closest(name.text, OPERATOR_WORDS)
     what = "a weighting or reduction" if guess is None else "a reduction" if guess in REDUCTIONS else "a weighting"
     label = f"did you mean '{guess}'?" if guess else ""

@@ -85,6 +85,14 @@ class Algorithm:
             out.append(f"{node:<24} {op.kind:<12} {op.type:<28}" + (f" <- {reads}" if reads else ""))
         return "\n".join(printable(line.rstrip()) for line in out)
 
+    def __repr__(self) -> str:
+        return f"Algorithm({self.checked.spec.name}: {len(self.graph)} nodes)"
+
+    def _repr_html_(self) -> str:
+        from weft.displays import algorithm_html
+
+        return algorithm_html(self)
+
     def dot(self) -> str:
         """The graph in the DOT language."""
         lines = ["digraph algorithm {", "  rankdir=LR; node [shape=box, fontname=Helvetica];"]

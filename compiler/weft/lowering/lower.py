@@ -43,6 +43,15 @@ class NormalForm:
         default_factory=dict
     )  # stream -> slots of its null token
 
+    def __repr__(self) -> str:
+        streams = ", ".join(f"{name} (width {sum(slots.values())})" for name, slots in self.widths.items())
+        return f"NormalForm({self.algorithm.checked.spec.name}: {streams}; {len(self.layer)} steps)"
+
+    def _repr_html_(self) -> str:
+        from weft.displays import normal_html
+
+        return normal_html(self)
+
     def __str__(self) -> str:
         out = []
         for title, steps in (("start", self.prelude), ("layer", self.layer), ("outputs", self.readout)):

@@ -17,6 +17,7 @@ from weft.lowering.reductions import Reductions
 from weft.lowering.slots import Refused
 
 ONE_EACH = "give each its own `else`, in parentheses"
+VECTORS = "it lowers with a vector per token in place of the pair field: f[i] : R^k instead of f[i,j]"
 HIDDEN = "it is inside a score, or its value cancels or is always 0; give it an `else` of its own, in parentheses"
 
 
@@ -206,6 +207,11 @@ class Ratios(Reductions):
 
         p = p.replace(swap)
         ids = p.indices | fallback.indices | flag.indices
+        if len(ids) != 1 and len(partial) == 1:
+            pair = ", ".join(sorted(ids))
+            raise Refused(
+                f"this `else` belongs to a pair of tokens ({pair}); attention knows it per token", VECTORS, code="L303"
+            )
         if len(ids) != 1:
             raise Refused("this `else` covers several things that can be undefined", ONE_EACH, code="L303")
         (i,) = ids

@@ -57,12 +57,14 @@ def real(name: str, given: Any) -> float:
 
 def array(name: str, given: Any) -> Floats:
     """An input as float64; numbers only."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise InputError(f"{name} has masked entries; remove those rows or fill the gaps", input=name)
     try:
         values = np.asarray(given)
     except (TypeError, ValueError):
         values = np.asarray(None)
     if values.dtype.kind not in "fiub":
-        raise InputError(f"{name} must be an array of numbers, all rows of one length")
+        raise InputError(f"{name} must be an array of numbers, all rows of one length", input=name)
     return values.astype(np.float64)
 
 
@@ -83,9 +85,9 @@ class Shapes:
         field = self.checked.fields[name]
         wanted = 2 if field.is_pair or field.width is not None else 1
         if values.ndim and len(values) == 0:
-            raise InputError(f"{name} has no rows; {field.home} needs at least one token")
+            raise InputError(f"{name} has no rows; {field.home} needs at least one token", input=name)
         if values.ndim != wanted:
-            raise InputError(f"{name} must have {_shape_words(field)}, but has {values.ndim}; reshape it")
+            raise InputError(f"{name} must have {_shape_words(field)}, but has {values.ndim}; reshape it", input=name)
         self._tokens(field.home, len(values), f"{name} has {_counted(len(values), 'row')}")
         columns = f"{name} has {_counted(values.shape[1], 'column')}" if wanted == 2 else ""
         if field.columns is not None:
@@ -187,10 +189,12 @@ def _every(field: FieldType, good: Bools, values: Floats, says: Callable[[float]
     if not good.all():
         row, *column = (int(at[0]) for at in np.nonzero(~good))
         place = f"row {row + 1}" + (f", column {column[0] + 1}" if column else "")
-        raise InputError(f"{field.name}, {place}: {says(float(values[(row, *column)]))}")
+        text = f"{field.name}, {place}: {says(float(values[(row, *column)]))}"
+        raise InputError(text, input=field.name, place=place)
 
 
 def _every_row(field: FieldType, good: Bools, values: Any, fix: str) -> None:
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
-        raise InputError(f"{field.name}, row {row + 1}: {fix.format(float(values[row]))}")
+        text = f"{field.name}, row {row + 1}: {fix.format(float(values[row]))}"
+        raise InputError(text, input=field.name, place=f"row {row + 1}")

@@ -55,6 +55,10 @@ class Run(Mapping[str, Floats]):
     decisions: Decisions = field(default_factory=Decisions)
     layers: tuple[Advance, ...] = ()
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {list(values.shape)}" for name, values in self.outputs.items())
+        return f"Run({shapes})"
+
     @property
     def undecided(self) -> int:
         """Rows whose candidates are closer than float64 can tell and whose scores are not rational."""
