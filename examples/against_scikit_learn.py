@@ -39,7 +39,10 @@ def main() -> int:
         print(f"{t:6}  {gap:30.1e}  {differ:16}")
         worst, wrong = max(worst, gap), wrong + differ
     ok = worst <= TOLERANCE and wrong == 0
-    print(f"{'equal' if ok else 'NOT EQUAL'}: centers within {worst:.1e}, {wrong} labels differ")
+    if ok:
+        print(f"equal: centers within {TOLERANCE:g}, no label differs")
+    else:
+        print(f"NOT EQUAL: centers differ by up to {worst:.1e}, {wrong} labels differ")
     return 0 if ok else 1
 
 
