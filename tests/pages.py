@@ -2,7 +2,9 @@
 
 A quoted session starts with `$ weft ...`; the lines below it are an excerpt of what that prints, `...` where lines are
 left out. Commands of one block follow each other in one folder. A block of the language whose first line is
-`# NAME.weft` is the file that later commands read.
+`# NAME.weft`, and any block whose fence names a file (```csv points.csv), is the file that later commands read.
+`playing.py` runs a page from top to bottom. Between `<!-- NAME: written by `make docs` -->` and `<!-- /NAME -->` stands
+what a generator printed; see `marked`.
 
 Pages and golden files are only ever replaced whole: see `rewrite`.
 """
@@ -13,7 +15,7 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +25,12 @@ GAP = "..."
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its language and its text."""
+    """A fenced block: its language, its text, the file its fence names, and the place of its text in the page."""
 
     language: str
     text: str
+    file: str = ""
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,13 @@ def words(line: str) -> list[str]:
 
 def fenced(page: str) -> list[Block]:
     """The blocks of a page, in order."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.S | re.M)
-    return [Block(language, text) for language, text in found]
+    return blocks_of((ROOT / page).read_text(encoding="utf-8"))
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of a text, in order."""
+    found = re.finditer(r"^```(\w*)(?: (\S+))?\n(.*?)^```", text, re.S | re.M)
+    return [Block(block[1], block[3], block[2] or "", block.start(3)) for block in found]
 
 
 def commands(blocks: Sequence[Block]) -> list[list[str]]:
@@ -80,15 +89,25 @@ def files(blocks: Sequence[Block]) -> dict[str, str]:
     return {name[1]: text for name, text in named if name}
 
 
-def misquoted(quoted: Sequence[str], printed: str) -> str:
-    """The first excerpt that the output does not have at its place, or nothing."""
-    rest = printed.splitlines()
+def misquoted(quoted: Sequence[str], printed: str, rounding: bool = False) -> str:
+    """The first excerpt that the output does not have at its place, or nothing.
+
+    With `rounding`, numbers below 1e-12 are what rounding left, and may be others on another machine.
+    """
+    rest = _settled(printed.splitlines()) if rounding else printed.splitlines()
     for lines in _excerpts(quoted):
-        starts = [at for at in range(len(rest) - len(lines) + 1) if rest[at : at + len(lines)] == lines]
+        wanted = _settled(lines) if rounding else lines
+        starts = [at for at in range(len(rest) - len(wanted) + 1) if rest[at : at + len(wanted)] == wanted]
         if not starts:
             return "\n".join(lines)
         rest = rest[starts[0] + len(lines) :]
     return ""
+
+
+def _settled(lines: Sequence[str]) -> list[str]:
+    """Lines without the numbers that are rounding, and without the spaces that align them."""
+    tiny = re.compile(r"(?<![\w.])\d(?:\.\d+)?e-(?:1[2-9]|[2-9]\d|\d{3})(?!\w)")
+    return [" ".join(tiny.sub("tiny", line).split()) if tiny.search(line) else line for line in lines]
 
 
 def requoted(quoted: Sequence[str], printed: str) -> list[str]:
@@ -125,6 +144,41 @@ def rewrite(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink()
         raise
+
+
+# ---- what generators write -------------------------------------------------------------------------------------------
+
+_MARKED = re.compile(r"<!-- (?P<name>[^\n:]+): written by `make docs` -->\n(?P<text>.*?)<!-- /(?P=name) -->", re.S)
+
+
+def marked(text: str) -> dict[str, str]:
+    """What stands between the marks of a page, by name."""
+    return {found["name"]: found["text"] for found in _MARKED.finditer(text)}
+
+
+def remarked(text: str, fresh: Mapping[str, str]) -> str:
+    """The page with other text between its marks."""
+
+    def anew(found: re.Match[str]) -> str:
+        head, tail = found[0][: found.start("text") - found.start()], found[0][found.end("text") - found.start() :]
+        return head + fresh.get(found["name"], found["text"]) + tail
+
+    return _MARKED.sub(anew, text)
+
+
+# ---- links -----------------------------------------------------------------------------------------------------------
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page as GitHub makes them from its headings."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def links(text: str) -> list[str]:
+    """The targets of the links of a page, but for those in code and on other machines."""
+    prose = re.sub(r"`[^`\n]*`", "code", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M))
+    return [target for target in re.findall(r"\]\(([^)]+)\)", prose) if not target.startswith(("http:", "https:"))]
 
 
 def _excerpts(quoted: Sequence[str]) -> list[list[str]]:

@@ -56,6 +56,9 @@ def test_a_wrong_quotation_is_found() -> None:
     assert misquoted(["...", "b", "...", "d"], printed) == ""
     assert misquoted(["a", "c"], printed) == "a\nc"
     assert misquoted(["b", "...", "a"], printed) == "a"
+    assert misquoted(["a 3.1e-16"], "a 2e-17") == "a 3.1e-16"
+    assert misquoted(["a  3.1e-16"], "a    2e-17", rounding=True) == ""
+    assert misquoted(["a 3.1e-11"], "a 2e-11", rounding=True) == "a 3.1e-11"
     assert requoted(["...", "b", "x", "...", "d"], printed) == ["...", "b", "c", "...", "d"]
     assert requoted(["x"], printed) == ["a", "b", "c", "d"]
 

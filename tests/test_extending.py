@@ -1,0 +1,102 @@
+"""docs/extending.md tells the truth: its changes apply to a copy of the project, and there do what the page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pages import ROOT, Block, fenced
+from weft.compiling import compile
+
+BLOCKS = fenced("docs/extending.md")
+PROGRAM = """
+import json, sys
+import numpy as np
+import weft
+from weft.reference.tables import TABLES
+
+spec = open(sys.argv[1]).read()
+points = np.random.default_rng(5).normal(size=(9, 2))
+model = weft.load(weft.compile(spec, {"d": 2, "k": 3}))
+found, meant = model(x=points), weft.interpret(spec, {"x": points}, layers=1, dims={"k": 3})
+squares = "algorithm squares tokens i in points inputs x[i] : R^d layer a[i] = relu(|x[i]|^2) outputs a"
+streams = weft.compile(squares, {"d": 2}).program.streams
+print(json.dumps({
+    "error": float(np.abs(found["m"].numpy() - meant["m"]).max()),
+    "weights": found["y"].numpy().tolist(),
+    "start": model.start(x=points)["c"].tolist() == points[-3:].tolist(),
+    "verdict": weft.verify(weft.compile(spec, {"d": 2, "k": 3}), cases=3).verdict,
+    "listed": "ramp[j](S)" in TABLES["weightings"]() and "last(x)" in TABLES["starts"](),
+    "functions": [kept.function for stream in streams for kept in stream.derived],
+    "relu": float(weft.interpret(squares, {"x": [[3, 4]]})["a"][0]),
+}))
+"""
+
+
+def change(folder: Path, block: Block) -> None:
+    """Applies the hunks of a diff block: what they show as it was must stand there exactly once."""
+    path = folder / block.file
+    text = path.read_text(encoding="utf-8")
+    for hunk in block.text.split("@@\n"):
+        lines = [(line[:1], line[1:]) for line in hunk.splitlines()]
+        old, new = ("\n".join(text for mark, text in lines if mark in kept) for kept in (" -", " +"))
+        assert text.count(old) == 1, f"{block.file} has {text.count(old)} times:\n{old}"
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What the program says about a copy of the project with all changes of the page."""
+    folder = tmp_path_factory.mktemp("changed")
+    for part in ("compiler/weft", "runtime/weft_runtime"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "specs", folder / "compiler" / "weft" / "specs")
+    changes = [block for block in BLOCKS if block.language == "diff"]
+    assert len(changes) >= 12
+    for block in changes:
+        change(folder, block)
+    (spec,) = (block for block in BLOCKS if block.file == "changed/ramps.weft")
+    (folder / "ramps.weft").write_text(spec.text, encoding="utf-8")
+    paths = os.pathsep.join(str(folder / part) for part in ("compiler", "runtime"))
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    call = [sys.executable, "-c", PROGRAM, "ramps.weft"]
+    done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, object] = json.loads(done.stdout)
+    return said
+
+
+def test_the_new_weighting_runs_as_it_means(answer: dict[str, object]) -> None:
+    error, weights = answer["error"], answer["weights"]
+    assert isinstance(error, float)
+    assert isinstance(weights, list)
+    assert error < 1e-15 * 64
+    assert all(abs(sum(row) - 1) < 1e-15 * 4 for row in weights)
+    assert any(0.0 in row for row in weights)
+
+
+def test_the_new_weighting_is_proved(answer: dict[str, object]) -> None:
+    assert answer["verdict"] == "proved"
+
+
+def test_the_new_start_is_used(answer: dict[str, object]) -> None:
+    assert answer["start"] is True
+
+
+def test_the_reference_finds_the_new_words(answer: dict[str, object]) -> None:
+    assert answer["listed"] is True
+
+
+def test_the_new_rule_saves_a_feed_forward(answer: dict[str, object]) -> None:
+    squares = "algorithm squares tokens i in points inputs x[i] : R^d layer a[i] = relu(|x[i]|^2) outputs a"
+    before = [kept.function for stream in compile(squares, {"d": 2}).program.streams for kept in stream.derived]
+    assert "relu" in before
+    assert answer["functions"] == [name for name in before if name != "relu"]
+    assert answer["relu"] == 25.0
