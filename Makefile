@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 OUT    ?= out
 
-.PHONY: run test test-slow lint format tables docs clean
+.PHONY: run test test-slow lint format tables docs bench clean browser pictures
 
 run: $(STAMP)
 	@rm -rf $(OUT) && mkdir -p $(OUT)
@@ -36,6 +36,30 @@ tables: $(STAMP)
 # The table in docs/styles.md and the quoted output in docs/papers.md come from the compiler; tests fail when they are out of date.
 docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_docs.py tests/test_papers.py --update-golden
+
+# Reports in a real browser. Installs what it needs where it can: the driver's library always, and the browser where this
+# is root on a system with apt-get; otherwise it says what is missing.
+browser: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[browser]"
+	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update --quiet && apt-get install --quiet --yes chromium chromium-driver; fi; true
+	@if command -v chromedriver >/dev/null; then \
+	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m browser tests/browser $(ARGS); \
+	else \
+	  echo "the browser tests did not run: there is no chromedriver, and it can be installed here only by hand"; \
+	  echo "install Chromium and its driver (Debian: apt install chromium chromium-driver), then: make browser"; \
+	fi
+
+# Beside scikit-learn, faiss and POT, at full size, about 20 minutes: on a quiet machine. Writes the result into docs/bench.md.
+bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bench]"
+	$(BIN)/weft bench --markdown docs/bench.md $(ARGS)
+
+# The figures in docs/pictures.md; the drawing of the graph is compared by a test, the others depend on matplotlib's version.
+pictures: $(STAMP)
+	$(BIN)/weft inspect lloyd --stage graph -o docs/pictures/graph.svg
+	$(BIN)/weft plot lloyd --what weights -D d=2 -D k=3 -o docs/pictures/weights.svg
+	$(BIN)/weft plot lloyd --what tokens --data examples/points.csv -D k=5 -o docs/pictures/tokens.svg
 
 # torch first, pinned: see constraints.txt. TORCH_INDEX=<url> picks another build of it (PyTorch's CPU-only index, say).
 $(STAMP): pyproject.toml constraints.txt

@@ -19,12 +19,15 @@ from weft.types import Checked
 from weft.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from weft.api import check, interpret, load, parse, verify
+    from weft.api import assignment, check, interpret, load, parse, verify
     from weft.compiling import compile
     from weft.evidence.verdict import Verdict
     from weft.formatting.formatter import format
     from weft.locate import catalogue
+    from weft.matching import match
     from weft.meaning.interpreter import Interpreter
+    from weft.plotting.pictures import plot
+    from weft.reporting.making import report
     from weft_runtime import Checkpoint, Model
 
 __all__ = [
@@ -38,24 +41,32 @@ __all__ = [
     "Verdict",
     "WeftError",
     "__version__",
+    "assignment",
     "catalogue",
     "check",
     "compile",
     "format",
     "interpret",
     "load",
+    "match",
     "parse",
+    "plot",
+    "report",
     "verify",
 ]
 
 _HOMES = {
+    "assignment": "weft.api",
     "catalogue": "weft.locate",
     "check": "weft.api",
     "compile": "weft.compiling",
     "format": "weft.formatting.formatter",
     "interpret": "weft.api",
     "load": "weft.api",
+    "match": "weft.matching",
     "parse": "weft.api",
+    "plot": "weft.plotting.pictures",
+    "report": "weft.reporting.making",
     "verify": "weft.api",
     "Checkpoint": "weft_runtime",
     "Interpreter": "weft.meaning.interpreter",

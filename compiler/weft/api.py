@@ -16,6 +16,7 @@ from weft.types import Checked
 if TYPE_CHECKING:
     import torch
 
+    from weft.evidence.by_depth import Assignment
     from weft.evidence.verdict import Verdict
     from weft_runtime import Checkpoint, Model
 
@@ -59,16 +60,20 @@ def load(
     device: str | torch.device = "cpu",
     trainable: bool = False,
     backend: str = "auto",
+    deterministic: bool = False,
 ) -> Model:
     """The model in a checkpoint, as an `nn.Module`; frozen unless `trainable`. The dtype is float64 unless given.
 
-    `backend` is `reference` (the matrices as they stand), `linear` (a plan for large inputs) or `auto`.
+    `backend` is `reference` (the matrices as they stand), `linear` (a plan for large inputs) or `auto`. Sums over hard
+    weights have the same bits in any order; with `deterministic` so have those with soft weights, at the reference's
+    speed.
     """
     import torch
 
     from weft_runtime import load as load_model
 
-    return load_model(source, dtype=dtype or torch.float64, device=device, trainable=trainable, backend=backend)
+    dtype = dtype or torch.float64
+    return load_model(source, dtype, device, trainable, backend, deterministic)
 
 
 def verify(
@@ -81,3 +86,21 @@ def verify(
     from weft.evidence.verification import verify as verify_target
 
     return verify_target(target, dims=dims, params=params, **options)
+
+
+def assignment(
+    target: SpecLike | Checkpoint,
+    dims: Mapping[str, int] | None = None,
+    params: Mapping[str, float] | None = None,
+    data: Mapping[str, Any] | None = None,
+    *,
+    depth: int | None = None,
+    seed: int = 0,
+) -> Assignment:
+    """How far the coupling that a spec or model computes is from its optimum after each number of layers, certified.
+
+    `data` (input -> array) may be left out: random inputs then. Printed, what comes back is a table.
+    """
+    from weft.evidence.verification import distance_to_optimum
+
+    return distance_to_optimum(target, dims or {}, params or {}, data or {}, depth, seed)

@@ -19,6 +19,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from weft.commands import (
+    bench as command_bench,
+)
+from weft.commands import (
     check as command_check,
 )
 from weft.commands import (
@@ -40,6 +43,12 @@ from weft.commands import (
     new as command_new,
 )
 from weft.commands import (
+    plot as command_plot,
+)
+from weft.commands import (
+    report as command_report,
+)
+from weft.commands import (
     run as command_run,
 )
 from weft.commands import (
@@ -57,10 +66,13 @@ COMMANDS: dict[str, ModuleType] = {
     "verify": command_verify,
     "check": command_check,
     "inspect": command_inspect,
+    "report": command_report,
+    "plot": command_plot,
     "list": command_list,
     "new": command_new,
     "fmt": command_fmt,
     "fuzz": command_fuzz,
+    "bench": command_bench,
 }
 SUCCESS, REFUSED, USAGE, BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 

@@ -6,6 +6,9 @@
     └── weft_runtime's ModelError, RunError   (checkpoints and runs; raised by the runtime on its own)
 
 Codes are stable: P parse, C check, L lowering (no attention form), B binding of dimensions and parameters.
+
+Beside the text, every error says what programs ask for, each None where there is nothing to say: `hint` (what to do),
+`place` (file:line:column of a spec, a row of an input), and `input` or, in a spec, `code` and `span`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,16 @@ WIDEST_LINE = 160  # characters of a source line that are shown around a caret
 
 class WeftError(Exception):
     """Anything Weft raises on purpose."""
+
+    def __init__(self, text: str = "", *, input: str | None = None, place: str | None = None) -> None:
+        super().__init__(text)
+        self.input = input
+        self.place = place
+
+    @property
+    def hint(self) -> str | None:
+        """What to do: what stands behind the last semicolon of the text, where messages put it."""
+        return str(self).rpartition("; ")[2] if "; " in str(self) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +81,38 @@ class SpecError(WeftError):
         self.source = source
         unique = dict.fromkeys(diagnostics)
         self.diagnostics = tuple(sorted(unique, key=lambda d: (d.span.start, d.span.end, d.code)))
-        super().__init__(self.show())
+        place = source.place(self.diagnostics[0].span) if self.diagnostics else None
+        super().__init__(self.show(), place=place)
+
+    def __reduce__(self) -> tuple[type[SpecError], tuple[Source, tuple[Diagnostic, ...]]]:
+        return type(self), (self.source, self.diagnostics)
+
+    @property
+    def code(self) -> str | None:
+        """The code of the first mistake; `diagnostics` has them all."""
+        return self.diagnostics[0].code if self.diagnostics else None
+
+    @property
+    def span(self) -> Span | None:
+        """Where the first mistake is."""
+        return self.diagnostics[0].span if self.diagnostics else None
+
+    @property
+    def hint(self) -> str | None:
+        """What to do about the first mistake."""
+        if not self.diagnostics:
+            return None
+        first = self.diagnostics[0]
+        return first.label or next(iter(first.notes), None)
+
+    def _repr_html_(self) -> str:
+        from weft.displays import error_html
+
+        return error_html(self)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a stack: the mistake is in the spec, not in the call."""
+        return str(self).split("\n")
 
     def show(self) -> str:
         """All diagnostics, one block each."""

@@ -394,3 +394,13 @@ class Spec:
     outputs: tuple[Output, ...] = ()
     objective: Expr | None = None
     examples: tuple[Example, ...] = ()
+
+    def __repr__(self) -> str:
+        from weft.displays import spec_line
+
+        return f"Spec({spec_line(self)})"
+
+    def _repr_html_(self) -> str:
+        from weft.displays import spec_html
+
+        return spec_html(self)

@@ -68,6 +68,16 @@ class Checked:
     params: Mapping[str, Param]
     dims: tuple[str, ...]  # names of dimensions, in order of first appearance
 
+    def __repr__(self) -> str:
+        from weft.displays import checked_line
+
+        return f"Checked({checked_line(self)})"
+
+    def _repr_html_(self) -> str:
+        from weft.displays import checked_html
+
+        return checked_html(self)
+
     def set_of(self, index: str) -> str:
         """The set an index variable runs over."""
         return self.index[index]

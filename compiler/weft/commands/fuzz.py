@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
         campaign = Campaign(options.seed, options.cases, minutes)
         found = []
-        for one in campaign.run(line.say):
+        for one in campaign.run(line):
             found.append(one)
             if folder is not None:
                 saved(one.trial, one.failure, folder)

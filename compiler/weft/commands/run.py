@@ -61,6 +61,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="cpu", help="where to run, as torch names it (default cpu)")
     add_backend(parser)
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="soft sums, too, have the same bits for any blocks, threads and batches (slower; hard ones always have)",
+    )
     add_styles(parser)
     parser.add_argument("-o", dest="output", metavar="FOLDER", help="folder to write (default NAME-out)")
     parser.add_argument("--force", action="store_true", help="replace an existing folder of results")
@@ -133,16 +138,22 @@ def _compute(
     options: argparse.Namespace, checkpoint: Checkpoint, feeds: Feeds, depth: Mapping[str, Any]
 ) -> tuple[Report, Mapping[str, Any]]:
     """Runs the model; what it reports, and its outputs."""
-    with progress(f"running {checkpoint.program.name}"):
+    with progress(f"running {checkpoint.program.name}") as line:
         from weft_runtime.model import DTYPES, load
 
         dtype = next(d for d in DTYPES if str(d) == f"torch.{options.dtype}")
         try:
-            model = load(checkpoint, dtype=dtype, device=options.device, backend=options.backend)
+            model = load(
+                checkpoint,
+                dtype=dtype,
+                device=options.device,
+                backend=options.backend,
+                deterministic=options.deterministic,
+            )
         except (RuntimeError, AssertionError) as error:  # torch on devices it does not know or have
             reason = str(error).splitlines()[0]
             raise UsageError(f"--device {printable(options.device)} cannot be used: {printable(reason)}") from None
-        values = model.final(dict(feeds.arrays), seed=options.seed, **depth)
+        values = model.final(dict(feeds.arrays), seed=options.seed, progress=line, **depth)
     return model.report, values
 
 
@@ -164,7 +175,12 @@ def _course(report: Report, depth: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "layers": report.layers[0],
         "stable": report.stable[0] if "until_stable" in depth else None,
-        "settled": {"float64": tiers.bound, "exact": tiers.exact, "undecided": tiers.undecided},
+        "settled": {
+            "float32": tiers.fast,
+            "float64": tiers.bound,
+            "exact": tiers.exact,
+            "undecided": tiers.undecided,
+        },
         "backend": report.backend,
         "because": report.why,
         "warnings": list(report.warnings),
@@ -192,8 +208,10 @@ def describe(summary: Mapping[str, Any], feeds: Feeds) -> str:
         lines.append(f"  objective  {summary['objective']:.17g}")
     if any(summary["settled"].values()):
         settled = summary["settled"]
+        fast = f"{settled['float32']} rows in float32, {settled['float64']}" if settled["float32"] else ""
         rest = f", {settled['undecided']} undecided" if settled["undecided"] else ""
-        lines.append(f"  decisions  {settled['float64']} rows in float64, {settled['exact']} exactly{rest}")
+        counts = fast or f"{settled['float64']} rows"
+        lines.append(f"  decisions  {counts} in float64, {settled['exact']} exactly{rest}")
     lines += [f"  warning    {warning}" for warning in summary["warnings"]]
     widest = max((len(output["file"]) for output in summary["outputs"]), default=0)
     lines += [f"  {summary['folder']}/"]

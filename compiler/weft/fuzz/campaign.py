@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from weft.fuzz.reducing import SECONDS, reduced
 from weft.fuzz.specs import Drawn, draw
 from weft.fuzz.trials import Failure, Tally, Trial, trials
+from weft_runtime.progress import Progress, silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,19 @@ class Campaign:
     first: int = 0
     tally: Tally = field(default_factory=Tally)
 
-    def run(self, say: Callable[[str], None] = lambda text: None) -> Iterator[Found]:
+    def run(self, tell: Progress = silence) -> Iterator[Found]:
         """Everything that fails, as it is found; a fault that shows in several styles of one spec counts once."""
         until = None if self.minutes is None else time.monotonic() + 60 * self.minutes
         number, found = self.first, 0
         while found < self.most and (self.limit is None or number < self.first + self.limit):
             if until is not None and time.monotonic() > until:
                 return
-            say(f"spec {number}: {self.tally.steps} steps compared, {found} failures")
+            tell(f"specs, {self.tally.steps} steps compared, {found} failures", number - self.first, self.limit)
             seen: set[tuple[str, str]] = set()
             for trial, failure in self._trials(number):
                 if (failure.kind, failure.where) not in seen:
                     seen.add((failure.kind, failure.where))
-                    say(f"spec {number}: {failure.kind}, making it small")
+                    tell(f"specs, {failure.kind} in spec {number}, making it small", number - self.first, self.limit)
                     found += 1
                     yield Found(number, *reduced(trial, failure, self.seconds))
             number += 1
