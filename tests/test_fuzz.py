@@ -27,9 +27,9 @@ from weft.fuzz.reducing import reduced
 from weft.fuzz.simpler import size
 from weft.fuzz.specs import draw
 from weft.fuzz.trials import Failure, Tally, Trial, again, trials
-from weft.fuzz.writing import same, written
 from weft.language.check import check
 from weft.language.parse import parse, read_spec
+from weft.language.writing import same, written
 from weft.source import Source
 from weft.syntax import FUNCTIONS, REDUCTIONS, TIE_RULES, WEIGHTINGS, walk
 

@@ -13,12 +13,24 @@ from weft_runtime.ir import Input
 ROUNDINGS = 16  # a unit vector or a row of weights may be off by this many roundings per entry
 
 
+def is_free(item: Input) -> bool:
+    """Whether an input may hold any finite numbers."""
+    return item.kind in ("vector", "number", "real") and item.low is None and item.high is None
+
+
+def all_kept(item: Input, rows: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """The arrays of a whole batch at once, if one look tells that all of them keep their contract."""
+    if not is_free(item) or rows.is_meta:
+        return None
+    value = rows.to(dtype)
+    return value if bool(torch.isfinite(value.detach().sum())) else None
+
+
 def kept(item: Input, rows: Tensor, dtype: torch.dtype, number: int | None) -> Tensor:
     """The rows (tokens, width) in the storage dtype, if they keep the contract of the input."""
     value = rows.to(dtype)
     if not value.is_meta:
-        free = item.kind in ("vector", "number", "real") and item.low is None and item.high is None  # only finite
-        checked = value.detach() if free else value.detach().to(torch.float64)
+        checked = value.detach() if is_free(item) else value.detach().to(torch.float64)
         for wrong, text in _breaches(item, checked, torch.finfo(dtype).eps):
             if bool(wrong.any()):
                 raise _broken(item, rows, number, wrong, text)

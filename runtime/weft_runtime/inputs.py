@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from weft_runtime.arrays import tensor_of
-from weft_runtime.contracts import kept
+from weft_runtime.contracts import all_kept, kept
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.initial import start
 from weft_runtime.ir import Input, Program
@@ -84,6 +84,13 @@ class Reader:
         values: list[dict[str, Tensor]] = [{} for _ in range(count)]
         for item in self.inputs:
             if item.name in arrays:
+                array = arrays[item.name]
+                if isinstance(array, Tensor) and self._is_batch(array, item.name) and item.stream not in (mask or {}):
+                    whole = all_kept(item, array if self._rank(item) == 2 else array[..., None], self.dtype)
+                    if whole is not None:
+                        for number, part in enumerate(whole.unbind()):
+                            values[number][item.name] = part
+                        continue
                 for number in range(count):
                     rows = self._rows(item, arrays[item.name], number, layouts[item.stream])
                     values[number][item.name] = kept(item, rows, self.dtype, number if batched else None)

@@ -94,7 +94,8 @@ def _together(parts: Sequence[Held | None]) -> Held | None:
         return Dense(torch.cat(values)) if len(values) == len(parts) else None
     if isinstance(first, Uniform):
         rows = [part.row for part in parts if isinstance(part, Uniform)]
-        if len(rows) < len(parts) or not bool((torch.cat(rows) == first.row).all()):
+        same = all(row is first.row for row in rows) or bool((torch.cat(rows) == first.row).all())
+        if len(rows) < len(parts) or not same:
             return None
         return Uniform(first.row, sum(part.tokens for part in parts if part is not None))
     if isinstance(first, Sparse):

@@ -54,6 +54,8 @@ class Linear:
     cache: dict[int, dict[Any, Any]] = field(default_factory=dict)  # per problem
     groups: Groups | None = None  # of the problems that are joined
     writer: Writer = field(init=False)
+    _numbers: dict[float, Tensor] = field(default_factory=dict)  # constants, shared by all problems
+    _eyes: dict[int, Dense] = field(default_factory=dict)
     upkeep: Upkeep = field(init=False)
     _plans: dict[int, tuple[AttendPlan | FFNPlan, ...]] = field(init=False)
     _sources: dict[str, dict[str, tuple[str, ...]]] = field(init=False)
@@ -105,9 +107,13 @@ class Linear:
                     slots[slot.name] = Dense(filled[place].to(self.dtype))
                 elif instruction is not None and instruction.kind in ("one", "count"):
                     value = 1.0 if instruction.kind == "one" else float(sizes[instruction.source])
-                    slots[slot.name] = self._uniform(torch.full((1, 1), value), tokens)
+                    if value not in self._numbers:
+                        self._numbers[value] = torch.full((1, 1), value, dtype=torch.float64, device=self.device)
+                    slots[slot.name] = Uniform(self._numbers[value], tokens)
                 elif instruction is not None and instruction.kind == "identity":
-                    slots[slot.name] = Dense(torch.eye(tokens, dtype=torch.float64, device=self.device))
+                    if tokens not in self._eyes:
+                        self._eyes[tokens] = Dense(torch.eye(tokens, dtype=torch.float64, device=self.device))
+                    slots[slot.name] = self._eyes[tokens]
                 elif instruction is not None and instruction.kind == "position":
                     order = torch.arange(1, tokens + 1, dtype=torch.float64, device=self.device)
                     slots[slot.name] = Dense(order[:, None])

@@ -171,7 +171,11 @@ class Run:
             self.refill(0, problems)
         last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
         chosen, blocks, first = list(self.steps(last))[step]
-        self.engine.aside().step(chosen, problems, blocks, "again", first)
+        engine = self.engine.aside()
+        whole = engine.join(problems) if isinstance(engine, Linear) and not self.program.prelude else None
+        engine.step(chosen, problems if whole is None else [whole], blocks, "again", first)
+        if whole is not None:
+            apart(whole, problems)
         return problems
 
     def readout(self, asked: Iterable[Output]) -> None:
@@ -254,6 +258,9 @@ class Run:
 
     def read(self, problem: Problem, stream: str, slot: str) -> Tensor:
         """A slot of one problem, [tokens, width]."""
+        z = problem.z[stream]
+        if isinstance(z, Residual):
+            return z.slot(slot).rows(slice(0, len(z)))
         return self.engine.upkeep.coordinates.read(stream, slot, problem.z[stream])
 
     def defers(self, output: Output, problems: list[Problem]) -> bool:
@@ -273,6 +280,8 @@ class Run:
         if not self.batch.batched:
             return parts[0]
         layout = self.batch.layouts[stream]
+        if all(len(part) == layout.places for part in parts):
+            return torch.stack(parts)
         out = torch.full((len(parts), layout.places), -1, dtype=torch.int64, device=parts[0].device)
         for number, (part, rows) in enumerate(zip(parts, layout.rows, strict=True)):
             out[number, rows] = part

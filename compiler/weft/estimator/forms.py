@@ -17,9 +17,9 @@ from weft.estimator.multiplicity import counted
 from weft.estimator.reading import Reading, reading
 from weft.estimator.roles import Clustering, clustering
 from weft.estimator.trouble import EstimatorError
-from weft.fuzz.writing import same, written
 from weft.language.check import check
 from weft.language.parse import parse
+from weft.language.writing import same, written
 from weft.source import Source
 from weft.syntax import Param, Spec
 from weft.types import Checked

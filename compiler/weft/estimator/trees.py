@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from weft import syntax as ast
-from weft.fuzz.writing import written
 from weft.language.check import check
 from weft.language.parse import parse
+from weft.language.writing import written
 from weft.source import Source
 from weft.types import Checked
 

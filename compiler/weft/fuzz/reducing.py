@@ -14,9 +14,9 @@ from weft.evidence.inputs import Case
 from weft.evidence.shrinking import smaller as smaller_cases
 from weft.fuzz.simpler import simpler
 from weft.fuzz.trials import BACKENDS, Failure, Trial, again
-from weft.fuzz.writing import written
 from weft.language.check import check
 from weft.language.parse import parse
+from weft.language.writing import written
 from weft.source import Source
 from weft.syntax import Spec
 from weft.types import Checked

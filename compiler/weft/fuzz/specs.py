@@ -14,9 +14,9 @@ from typing import Literal
 from weft.errors import WeftError
 from weft.fuzz.expressions import Expressions, binary, num
 from weft.fuzz.vocabulary import COUNTED, SHARE, Vocabulary
-from weft.fuzz.writing import written
 from weft.language.check import check
 from weft.language.parse import parse
+from weft.language.writing import written
 from weft.source import NOWHERE, Source
 from weft.syntax import (
     Bound,
