@@ -35,7 +35,7 @@ ROOM = 1 + 2.0**-10  # for the rounding of the bounds themselves
 SMALLEST = 2.0**-100  # what float32 products may lose by underflow, in scaled units
 LARGEST = 2.0**30  # keys further out than this many times the data are left to the caller
 WHOLE = 2.0**24  # whole numbers up to here are exact in float32
-LITTLE = 0.1  # what bounds must be able to save
+MANY = 500  # features times keys from which scores cost more than bounds
 PAUSE = 3  # searches without bounds before they are tried again; twice as many each time
 ROOM_FOR_DOUBT = 1 << 14
 
@@ -59,7 +59,7 @@ class Search:
     _lower: Tensor | None = None
     _drift: Tensor | None = None
     _spread: float = 0.0
-    _pause: int = 2  # the first keys move far
+    _pause: int = 4  # the first keys move far
     _longer: int = PAUSE
 
     def __post_init__(self) -> None:
@@ -155,13 +155,14 @@ class Search:
 
     # ------------------------------------------------------------------ bounds
     def _worth(self, keys: int) -> float:
-        """The share of rows scanned up to which bounds pay, by rough counts of cycles."""
+        """The share of rows scanned up to which bounds pay, by rough counts of cycles per row."""
         features = self._data.shape[1]
-        return 1 - (30 + 3 * features) / (30 + features * keys / 14)
+        scan, look, own = 30 + features * keys / 14, 10, 2 * features
+        return (scan - look) / (1.2 * scan + own)
 
     def _pays(self, table: _Table) -> bool:
         """Whether bounds are kept this time."""
-        if self._worth(len(table.keys)) < LITTLE or table.most != 0:
+        if table.keys.numel() < MANY or table.most != 0:
             return False
         self._pause = max(0, self._pause - 1)
         return not self._pause
