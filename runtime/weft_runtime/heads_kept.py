@@ -26,7 +26,7 @@ from weft_runtime.native.library import library
 from weft_runtime.workers import cores, each
 
 MEMORY = 1 << 29  # bytes that one head may keep
-SMALL = 1 << 14  # scores up to which nothing is gained
+NATIVE = 1 << 20  # entries from which compiling the native kernels pays
 REACH = 10.0  # how far apart b may move: exp(2 * REACH) is nothing beside the range of float32
 RUN = 256  # products added in float32 at a time, where torch adds them
 
@@ -42,7 +42,7 @@ class Kept:
     def times(self, weights: Tensor) -> Tensor:
         """The matrix times columns of weights (keys, columns), in float64."""
         narrow = weights.to(self.matrix.dtype)
-        kernels = library() if self.matrix.device.type == "cpu" else None
+        kernels = library(build=self.matrix.numel() >= NATIVE) if self.matrix.device.type == "cpu" else None
         if kernels is not None:
             columns = [kernels.product(self.matrix, column.contiguous(), cores()) for column in narrow.T]
             return torch.stack(columns, 1)
@@ -53,9 +53,8 @@ class Kept:
 
 
 def kept_head(call: Call, dtype: torch.dtype) -> Given | None:
-    """The head by its kept exponentials; None where they would take too much room, or hardly pay."""
-    size = call.queries * len(call.keys)
-    if size * dtype.itemsize > MEMORY or size < SMALL:
+    """The head by its kept exponentials; None where they would take too much room."""
+    if call.queries * len(call.keys) * dtype.itemsize > MEMORY:
         return None
     own, other = _terms(call)
     still = _still(call)
@@ -111,16 +110,15 @@ def _terms(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _uniform(call: Call, name: str) -> list[bool]:
-    """For every row of a matrix over the query whether it reads only what all queries share."""
-    key = ("uniform", id(call.lens), name)
+    """For every row of a matrix over the query whether it reads only what all queries share now."""
+    stream, lens = call.query.stream, call.lens.query
+    shared = tuple(isinstance(call.query.slot(slot.name), Uniform) for slot in stream.slots)
+    key = ("uniform", id(call.lens), name, shared)  # a field may be the same for all at first, and not later
     if key not in call.cache:
-        stream, lens = call.query.stream, call.lens.query
-        same = [isinstance(call.query.slot(slot.name), Uniform) for slot in stream.slots]
-        owner = [
-            next(i for i, s in enumerate(stream.slots) if s.offset <= c < s.offset + s.width) for c in lens.columns
-        ]
-        shared = torch.tensor([same[i] for i in owner], device=call.device)
-        call.cache[key] = (shared | (lens.matrices[name] == 0)).all(1).tolist()
+        same = torch.zeros(stream.width, dtype=torch.bool, device=call.device)
+        for slot, alike in zip(stream.slots, shared, strict=True):
+            same[slot.columns] = alike
+        call.cache[key] = (same[list(lens.columns)] | (lens.matrices[name] == 0)).all(1).tolist()
     return cast(list[bool], call.cache[key])
 
 
