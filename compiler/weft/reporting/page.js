@@ -399,6 +399,8 @@
   for (const given of data.residual) residual(by("residuals"), given);
   for (const id of ["charts", "curves", "first"]) if (!by(id).children.length) by(id).remove();
   show(frame);
+  // Tokens move from layer to layer, not from the corner to where they are first drawn.
+  if (data.plane) requestAnimationFrame(() => requestAnimationFrame(() => by("plane").classList.add("lively")));
   addEventListener("beforeprint", () => show(frame));
   addEventListener("afterprint", () => show(frame));
 })();
