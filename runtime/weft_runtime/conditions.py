@@ -9,6 +9,7 @@ from torch import Tensor
 
 from weft_runtime.errors import RunError
 from weft_runtime.ir import Condition, Program
+from weft_runtime.residual import Residual
 from weft_runtime.state import Problem
 
 Read = Callable[[Problem, str, str], Tensor]  # problem, stream, slot -> [tokens, width]
@@ -17,16 +18,21 @@ Read = Callable[[Problem, str, str], Tensor]  # problem, stream, slot -> [tokens
 def demand(program: Program, problem: Problem, layer: int, batched: bool, read: Read) -> None:
     """Refuses a state in which the program is not what its spec says; `read` gives a slot of a problem."""
     counted = f"counted from 0, problem {problem.number} of the batch" if batched else "counted from 0"
-    for condition in program.conditions:
+    for number, condition in enumerate(program.conditions):
         if condition.kind == "margin":  # seen only where the scores are
             continue
-        stream = program.stream(condition.stream)
+        stream, z = program.stream(condition.stream), problem.z[condition.stream]
+        held = [z.slot(slot) for slot in condition.slots] if isinstance(z, Residual) else [z]
+        before = problem.kept.get(number, [])
+        if len(before) == len(held) and all(one is other for one, other in zip(before, held, strict=True)):
+            continue  # nothing has been written since
         rows = torch.cat([read(problem, stream.name, slot) for slot in condition.slots], 1).detach()
         if rows.is_meta:
             continue
         wrong = _same(rows, stream.name) if condition.kind == "distinct" else _large(rows, condition)
         if wrong:
             raise RunError(f"{condition.text}: before a step of layer {layer}, {wrong} ({counted})")
+        problem.kept[number] = held
 
 
 def short_leads(program: Program, leads: Mapping[tuple[str, str], float]) -> tuple[str, ...]:

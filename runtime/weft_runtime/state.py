@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -33,6 +34,7 @@ class Problem:
     exact: Exact | None = None
     radii: dict[str, Tensor] | None = None
     nulls: dict[str, Tensor] = field(default_factory=dict)  # the null token of a stream that has one, [1, width]
+    kept: dict[int, list[Any]] = field(default_factory=dict)  # what was last seen to keep each condition
 
     def copy(self) -> Problem:
         return Problem(dict(self.z), self.number, dict(self.faults), dict(self.zeros), nulls=self.nulls)
