@@ -13,7 +13,7 @@ import torch
 import weft
 import weft_runtime
 from linear_cases import assert_same_bits, both, compiled, plain, problem
-from weft_runtime import heads_nearest, heads_segment, heads_stream, held, nearest, segment
+from weft_runtime import heads_nearest, heads_segment, heads_stream, held, nearest, search, segment
 from weft_runtime.native.library import Library
 from weft_runtime.search import Search
 
@@ -65,12 +65,13 @@ def test_native_kernels_change_no_bit(
     monkeypatch.setattr(heads_nearest, "NATIVE", 0)
     monkeypatch.setattr(heads_segment, "NATIVE", 0)
     monkeypatch.setattr(Search, "_worth", lambda self, keys: 1.0)  # bounds whenever they may be
+    monkeypatch.setattr(search, "MANY", 0)
     asked: list[str] = []
     original = Library.nearest
     monkeypatch.setattr(Library, "nearest", lambda self, **fields: asked.append(name) or original(self, **fields))
     reference, linear = both(compiled(name, count=6), dtype)
     inputs = problem(name, family, 150, 5, str(dtype)[6:], k=6)
-    layers = {} if name == "nearest_neighbor" else {"layers": 7}
+    layers = {} if name == "nearest_neighbor" else {"layers": 9}
     assert_same_bits(reference.final(inputs, seed=1, **layers), linear.final(inputs, seed=1, **layers))
     assert linear.report.backend == "linear"
     assert asked

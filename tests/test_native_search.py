@@ -98,6 +98,7 @@ def test_bounds_carried_along_never_keep_a_wrong_key(
     found._pause = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Search, "_worth", lambda self, keys: 1.0)
+        patch.setattr(search_module, "MANY", 0)
         moving(found, data, keys, step, generator)
     assert found._upper is not None
 
