@@ -244,7 +244,7 @@ def _compiled(
 
 def _dimensions(checked: Checked, given: Mapping[str, int], data: Mapping[str, Any]) -> Iterator[dict[str, int]]:
     """Dimensions to compile for: what is given or follows from the data, and several sizes for the rest."""
-    known = {**_from_data(checked, data), **given}
+    known = {**sizes_from(checked, data), **given}
     counts = {size for size in checked.sets.values() if isinstance(size, str)}
     seen = []
     for width, count in SIZES:
@@ -261,7 +261,7 @@ def _known_inputs(checked: Checked, data: Mapping[str, Any]) -> None:
             raise InputError(f"{checked.spec.name} has no input {printable(name)}; its inputs are {', '.join(inputs)}")
 
 
-def _from_data(checked: Checked, data: Mapping[str, Any]) -> dict[str, int]:
+def sizes_from(checked: Checked, data: Mapping[str, Any]) -> dict[str, int]:
     """Dimensions that the shapes of the data fix."""
     known: dict[str, int] = {}
     for name, values in data.items():

@@ -124,7 +124,9 @@ def report(
             )
     given, names = _inputs(checked, data)
     if model is None:
-        known = {**_sizes(checked, given), **(dims or {})}
+        from weft.evidence.verification import sizes_from
+
+        known = {**sizes_from(checked, given), **(dims or {})}
         model = compile(checked, known, params, layers, **styles)
     depth = depth_of(checked, model, isinstance(target, Checkpoint), layers, until_stable, limit)
     made = make(Request(checked, model, given, depth, seed, names, {}, verify, cases), progress)
@@ -236,18 +238,6 @@ def _inputs(checked: Checked, data: Any) -> tuple[dict[str, Any], dict[str, tupl
         if columns is not None:
             names[name] = tuple(str(column) for column in columns)
     return given, names
-
-
-def _sizes(checked: Checked, given: Mapping[str, Any]) -> dict[str, int]:
-    """Dimensions that the shapes of the data fix."""
-    known: dict[str, int] = {}
-    for name, values in given.items():
-        one = checked.fields[name]
-        columns = checked.sets[one.columns] if one.columns else one.width
-        for dimension, size in zip((checked.sets[one.home], columns), np.shape(values), strict=False):
-            if isinstance(dimension, str):
-                known[dimension] = size
-    return known
 
 
 def _same_fields(checked: Checked, checkpoint: Checkpoint) -> None:
