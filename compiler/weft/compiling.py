@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from weft.errors import InputError
 from weft.language.bind import Bound, bind
 from weft.language.check import check
@@ -111,3 +113,15 @@ def compile(
     return Checkpoint(
         made.program, made.tensors, written.name, written.source.text, bound.dims, bound.params, f"weft {VERSION}"
     )
+
+
+def sizes_from(checked: Checked, data: Mapping[str, Any]) -> dict[str, int]:
+    """Dimensions that the shapes of data fix."""
+    known: dict[str, int] = {}
+    for name, values in data.items():
+        one = checked.fields[name]
+        columns = checked.sets[one.columns] if one.columns else one.width
+        for dim, size in zip((checked.sets[one.home], columns), np.shape(values), strict=False):
+            if isinstance(dim, str):
+                known[dim] = size
+    return known

@@ -68,7 +68,7 @@ def ready(
     peak: float,
 ) -> Queries:
     """Queries from blocks of features (rows, r), float64, and their radii; `peak` is above all of them once centred."""
-    power = 2.0 ** -_exponent(peak)
+    power = 2.0 ** -exponent(peak)
 
     def make(rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
         block, radius = features(rows)
@@ -88,7 +88,8 @@ def ready(
     return Queries(kind, centre, power, [block for block, _, _ in made], lengths, slack, len(lengths))
 
 
-def _exponent(peak: float) -> int:
+def exponent(peak: float) -> int:
+    """The power of two above a size."""
     return max(-900, min(900, ceil(log2(peak)))) if peak > 0 else 0
 
 
@@ -97,7 +98,7 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
     distance = queries.kind == "l2"
     power = queries.power
     if not distance:
-        power = 2.0 ** -_exponent(float(keys.abs().max()) if keys.numel() else 0.0)
+        power = 2.0 ** -exponent(float(keys.abs().max()) if keys.numel() else 0.0)
     small = ((keys - queries.centre if distance else keys) * power).to(torch.float32)
     square = small.to(torch.float64).square().sum(1)
     reach = float(square.max().sqrt()) * ROOM + 2.0**-60

@@ -18,22 +18,18 @@ keep their key without a look at the others.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import ceil, inf, log2
+from math import inf
 
 import torch
 from torch import Tensor
 
 from weft_runtime.native.library import Library
-from weft_runtime.nearest import Found, full_precision
+from weft_runtime.nearest import LARGEST, ROOM, SMALLEST, Found, U, exponent, full_precision
 from weft_runtime.plan import Uncovered
 from weft_runtime.scores import SAFE
 from weft_runtime.stored import Stored
 from weft_runtime.workers import cores
 
-U = 2.0**-24
-ROOM = 1 + 2.0**-10  # for the rounding of the bounds themselves
-SMALLEST = 2.0**-100  # what float32 products may lose by underflow, in scaled units
-LARGEST = 2.0**30  # keys further out than this many times the data are left to the caller
 WHOLE = 2.0**24  # whole numbers up to here are exact in float32
 MANY = 500  # features times keys from which scores cost more than bounds
 PAUSE = 3  # searches without bounds before they are tried again; twice as many each time
@@ -73,7 +69,7 @@ class Search:
             sample = data[:: max(1, len(data) // 4096)].to(torch.float64)
             self.centre = sample.mean(0).to(torch.float32).to(torch.float64)
         size = self.peak + float(self.centre.abs().max()) if columns else 0.0
-        self.power = 1.0 if self.whole else 2.0 ** -_exponent(size)
+        self.power = 1.0 if self.whole else 2.0 ** -exponent(size)
         narrow = data.dtype == torch.float32 and not 2.0**-100 < self.power < 2.0**100
         self._data = data.to(torch.float64) if narrow else data
 
@@ -191,10 +187,10 @@ def nearest_in_groups(
     if not peak < 2.0**SAFE:
         raise Uncovered("squares of the data may overflow")
     rows, groups = starts[0][-1], len(starts[0]) - 1
-    power = 2.0 ** -_exponent(2 * peak)
+    power = 2.0 ** -exponent(2 * peak)
     if not 2.0**-100 < power < 2.0**100:
         data = data.to(torch.float64)
-    key_power = power if distance else 2.0 ** -_exponent(float(keys.abs().max()) if keys.numel() else 0.0)
+    key_power = power if distance else 2.0 ** -exponent(float(keys.abs().max()) if keys.numel() else 0.0)
     label, doubt = torch.empty(rows, dtype=torch.int32), torch.empty(rows, dtype=torch.int64)
     doubled, doubtful = library.nearest_groups(
         data=data,
@@ -240,7 +236,7 @@ class _Table:
         exact = exact.contiguous()
         power = search.power
         if not search.distance and not search.whole:
-            power = 2.0 ** -_exponent(float(exact.abs().max()) if exact.numel() else 0.0)
+            power = 2.0 ** -exponent(float(exact.abs().max()) if exact.numel() else 0.0)
         count, columns = exact.shape
         padded = -(-count // library.block_keys) * library.block_keys
         table, bias = torch.empty(padded * columns, dtype=torch.float32), torch.empty(padded, dtype=torch.float32)
@@ -273,10 +269,6 @@ def _half_gaps(small: Tensor, reach: float, power: float) -> Tensor:
     error = (small.shape[1] + 8) * U * 4 * reach * reach * ROOM
     nearest = gaps.amin(1).to(torch.float64) - error
     return nearest.clamp_min(0).sqrt() * ((1 - 2.0**-20) / (2 * power))
-
-
-def _exponent(peak: float) -> int:
-    return max(-900, min(900, ceil(log2(peak)))) if peak > 0 else 0
 
 
 def _whole(numbers: Tensor) -> bool:

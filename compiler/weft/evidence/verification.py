@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from weft.compiling import SpecLike, at_temperature, checked_spec, compile
+from weft.compiling import SpecLike, at_temperature, checked_spec, compile, sizes_from
 from weft.errors import InputError, WeftError
 from weft.evidence.parts import Parts
 from weft.evidence.verdict import Check, Verdict
@@ -259,15 +257,3 @@ def _known_inputs(checked: Checked, data: Mapping[str, Any]) -> None:
     for name in data:
         if name not in inputs:
             raise InputError(f"{checked.spec.name} has no input {printable(name)}; its inputs are {', '.join(inputs)}")
-
-
-def sizes_from(checked: Checked, data: Mapping[str, Any]) -> dict[str, int]:
-    """Dimensions that the shapes of the data fix."""
-    known: dict[str, int] = {}
-    for name, values in data.items():
-        one = checked.fields[name]
-        columns = checked.sets[one.columns] if one.columns else one.width
-        for dim, size in zip((checked.sets[one.home], columns), np.shape(values), strict=False):
-            if isinstance(dim, str):
-                known[dim] = size
-    return known

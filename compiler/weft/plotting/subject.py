@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.compiling import SpecLike, checked_spec, compile
+from weft.compiling import SpecLike, checked_spec, compile, sizes_from
 from weft.errors import InputError
 from weft.language.check import check
 from weft.language.parse import parse
@@ -93,7 +93,7 @@ def subject_of(
         )
     checked = _spec_in(model) if model is not None else checked_spec(target)  # type: ignore[arg-type]
     inputs, coordinates = arrays_of(checked, data)
-    known = {**dims_of(checked, inputs), **(dims or {})}
+    known = {**sizes_from(checked, inputs), **(dims or {})}
 
     def made() -> Checkpoint:
         return model or compile(checked, _settled(checked, known), params, **styles)
@@ -140,15 +140,3 @@ def arrays_of(checked: Checked, data: Any) -> tuple[dict[str, Any], dict[str, tu
         return {name: np.asarray(values, dtype=np.float64) for name, values in given.items()}, named
     except (TypeError, ValueError) as error:
         raise InputError(f"data must be arrays of numbers: {error}") from None
-
-
-def dims_of(checked: Checked, inputs: Mapping[str, Any]) -> dict[str, int]:
-    """Dimensions that the shapes of data fix."""
-    known: dict[str, int] = {}
-    for name, values in inputs.items():
-        one = checked.fields[name]
-        columns = checked.sets[one.columns] if one.columns else one.width
-        for dim, size in zip((checked.sets[one.home], columns), np.shape(values), strict=False):
-            if isinstance(dim, str):
-                known[dim] = size
-    return known

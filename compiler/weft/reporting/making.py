@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from weft.compiling import SpecLike, checked_spec, compile
+from weft.compiling import SpecLike, checked_spec, compile, sizes_from
 from weft.errors import InputError, WeftError
 from weft.language.check import check
 from weft.language.parse import parse
@@ -124,8 +124,6 @@ def report(
             )
     given, names = _inputs(checked, data)
     if model is None:
-        from weft.evidence.verification import sizes_from
-
         known = {**sizes_from(checked, given), **(dims or {})}
         model = compile(checked, known, params, layers, **styles)
     depth = depth_of(checked, model, isinstance(target, Checkpoint), layers, until_stable, limit)
