@@ -66,9 +66,10 @@ def test_native_kernels_change_no_bit(
     monkeypatch.setattr(heads_segment, "NATIVE", 0)
     monkeypatch.setattr(Search, "_worth", lambda self, keys: 1.0)  # bounds whenever they may be
     monkeypatch.setattr(search, "MANY", 0)
+    monkeypatch.setattr(search, "NARROW", 0)  # a first look whatever the width
     asked: list[str] = []
     original = Library.nearest
-    monkeypatch.setattr(Library, "nearest", lambda self, **fields: asked.append(name) or original(self, **fields))
+    monkeypatch.setattr(Library, "nearest", lambda self, call: asked.append(name) or original(self, call))
     reference, linear = both(compiled(name, count=6), dtype)
     inputs = problem(name, family, 150, 5, str(dtype)[6:], k=6)
     layers = {} if name == "nearest_neighbor" else {"layers": 9}

@@ -10,8 +10,11 @@ import torch
 import weft_runtime
 from linear_cases import compiled, plain, problem
 from weft_runtime import Model, run
-from weft_runtime.joined import may_join
+from weft_runtime.joined import Groups, may_join
+from weft_runtime.linear import Linear
 from weft_runtime.native.library import forget
+from weft_runtime.residual import Residual
+from weft_runtime.state import Problem
 
 
 def batch(name: str, family: str, sizes: list[int], dtype: str = "float64") -> dict[str, list[torch.Tensor]]:
@@ -71,6 +74,44 @@ def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> N
     assert all(torch.equal(plain(first[name]), plain(second[name])) for name in first)
     assert joins == [True, True]
     assert first["labels"].columns == 4
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [5, 12, 9, 12] if ragged else [12] * 4
+    inputs = batch("lloyd", "random", sizes)
+    model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+    made: list[int] = []
+    embed, part = Linear.embed, Groups.part
+
+    def embedded(self: Linear, filled: Any, counts: Any, number: int) -> Problem:
+        made.append(number)
+        return embed(self, filled, counts, number)
+
+    def parted(self: Groups, residual: Residual, number: int) -> Residual:
+        made.append(number)
+        return part(self, residual, number)
+
+    monkeypatch.setattr(Linear, "embed", embedded)
+    monkeypatch.setattr(Groups, "part", parted)
+    outputs = model.final(inputs, layers=3)
+    assert model.report.layers == (3,) * 4
+    # the state of all, and the first problem, which stands for the others
+    assert set(made) == {-1, 0}
+    assert outputs["centers"].shape == (4, 4, 2)
+    assert outputs["labels"].indices.shape == (4, 12)
+    padding = outputs["labels"].indices[0, sizes[0] :]
+    assert padding.tolist() == [-1] * (12 - sizes[0])
+
+
+def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None:
+    inputs = batch("lloyd", "random", [12] * 3)
+    model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+    found = model.final(x=torch.stack(inputs["x"]), c=inputs["c"][0], layers=3)
+    for number in range(3):
+        alone = model.final(x=inputs["x"][number], c=inputs["c"][0], layers=3)
+        assert all(torch.equal(plain(found[name])[number], plain(alone[name])) for name in alone)
+    assert joins[0]
 
 
 def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:

@@ -113,12 +113,16 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "names"), [("nearest.cpp", ("WeftTable", "WeftSearch")), ("segment.cpp", ("WeftSegments",))]
+    ("source", "names"),
+    [
+        ("nearest.cpp", {"WeftTable": "Table", "WeftSearch": "Searched", "WeftGroups": "_Groups"}),
+        ("segment.cpp", {"WeftSegments": "Segments"}),
+    ],
 )
 def test_the_structures_have_the_size_that_the_compiler_gives_them(
-    source: str, names: tuple[str, ...], tmp_path: Path
+    source: str, names: dict[str, str], tmp_path: Path
 ) -> None:
-    sizes = {name: ctypes.sizeof(getattr(library_module, name.replace("Weft", "_"))) for name in names}
+    sizes = {name: ctypes.sizeof(getattr(library_module, mirror)) for name, mirror in names.items()}
     program = tmp_path / "sizes.cpp"
     lines = [f'#include "{Path(building.__file__).parent / source}"']
     lines += [f'static_assert(sizeof({name}) == {size}, "{name}");' for name, size in sizes.items()]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from weft_runtime import search as search_module
-from weft_runtime.native.library import Library, library
+from weft_runtime.native.library import Library, Searched, library
 from weft_runtime.nearest import Found
 from weft_runtime.search import Search
 from weft_runtime.stored import Stored
@@ -56,7 +56,7 @@ def check(kind: str, data: Tensor, keys: Tensor, found: Found, first: bool) -> N
 @given(
     data=st.data(),
     kind=st.sampled_from(["l2", "dot"]),
-    width=st.integers(1, 9),
+    width=st.integers(1, 19),
     offset=st.sampled_from([0.0, 1e3, 1e6]),
     scale=st.sampled_from([1.0, 2.0**-60, 2.0**70]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
@@ -79,7 +79,7 @@ def test_what_is_certain_is_true(
 @settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    width=st.integers(1, 6),
+    width=st.integers(1, 20),
     count=st.integers(2, 12),
     step=st.sampled_from([0.0, 1e-9, 1e-3, 0.3]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
@@ -125,10 +125,9 @@ def test_bounds_save_the_scan_and_give_the_same_labels(kernels: Library) -> None
     class Watched:
         block_keys, table, peak = kernels.block_keys, kernels.table, kernels.peak
 
-        def nearest(self, **fields: object) -> tuple[int, int, int]:
-            counts = original(**fields)
-            scanned.append(counts[0])
-            return counts
+        def nearest(self, search: Searched) -> None:
+            original(search)
+            scanned.append(search.scanned)
 
     bounded.library = Watched()  # type: ignore[assignment]
     keys = centres.double()
@@ -203,3 +202,81 @@ def test_no_number_of_threads_changes_a_label(kernels: Library, threads: int, mo
     expected = searched(kernels, data, "l2").find(keys, None).index
     monkeypatch.setattr(search_module, "cores", lambda: threads)
     assert torch.equal(searched(kernels, data, "l2").find(keys, None).index, expected)
+
+
+# ---------------------------------------------------------------------- the first look in 16 bits
+@pytest.mark.parametrize("kind", ["l2", "dot"])
+@pytest.mark.parametrize("width", [8, 11, 16, 40])
+@pytest.mark.parametrize("offset", [0.0, 50.0])
+def test_a_first_look_settles_most_rows_and_none_wrongly(
+    kernels: Library, kind: str, width: int, offset: float
+) -> None:
+    generator = torch.Generator().manual_seed(width)
+    data = torch.randn(700, width, generator=generator) + offset
+    keys = torch.randn(23, width, generator=generator).double() + offset
+    found = searched(kernels, data, kind)
+    result = found.find(keys, None)
+    assert found._call.shorts.table is not None
+    if kind == "l2" or not offset:
+        assert found._call.refined < 0.1 * len(data)
+    lead = torch.cdist(data.double(), keys) if kind == "l2" else -(data.double() @ keys.T)
+    two = lead.topk(2, largest=False).values
+    close = (two[:, 1] - two[:, 0]).argsort()[:25]  # the rows that are easiest to get wrong
+    settled = torch.tensor([row for row in close.tolist() if row not in doubts(result)])
+    check(kind, data[settled], keys, Found(result.index[settled], None, 0), False)
+
+
+def test_rows_between_two_keys_are_looked_at_again(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(1)
+    keys = torch.randn(12, 16, generator=generator).double()
+    middle = (keys[:1] + keys[1:2]) / 2
+    away = keys[1] - keys[0]
+    for exponent in range(8, 40, 4):  # farther and farther from the middle, on both sides
+        side = torch.tensor([2.0**-exponent, -(2.0**-exponent)]).double()
+        data = (middle + side[:, None] * away).repeat(64, 1)
+        found = searched(kernels, data, "l2")
+        result = found.find(keys, None)
+        check("l2", data[:4], keys, Found(result.index[:4], result.doubt, 0), False)
+        if exponent >= 16:
+            assert found._call.refined == len(data)
+
+
+def test_a_first_look_that_settles_little_is_given_up(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(2)
+    data = torch.randn(2000, 16, generator=generator)
+    keys = data[:1].double() + 1e-6 * torch.randn(30, 16, generator=generator).double()
+    found = searched(kernels, data, "l2")
+    for looks in (True, False, False):
+        result = found.find(keys, None)
+        assert (found._call.shorts.table is not None) == looks
+        check("l2", data[:20], keys, Found(result.index[:20], result.doubt, 0), False)
+
+
+def test_one_long_row_does_not_overflow_the_first_look(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(3)
+    data = torch.randn(5000, 64, generator=generator) / 8
+    data[77] = torch.where(
+        torch.arange(64) % 2 == 0, 4.0, -4.0
+    )  # 32 times as long as the others, and not in the sample
+    keys = torch.cat([data[77:78] * (1.5 / 32), data[:40]]).double()  # its product with this one leaves 32 bits
+    rows = slice(70, 90)
+    result = searched(kernels, data, "l2").find(keys, None)
+    check("l2", data[rows], keys, Found(result.index[rows], None, 0), False)
+    assert int(result.index[77]) == 0
+
+
+def test_bounds_from_a_first_look_hold(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(6)
+    data, keys = torch.randn(3000, 24, generator=generator), torch.randn(40, 24, generator=generator).double()
+    found = searched(kernels, data, "l2")
+    found._pause = 0
+    index = found.find(keys, None).index.long()
+    distances = torch.cdist(data.double(), keys, compute_mode="donot_use_mm_for_euclid_dist")
+    own = distances.gather(1, index[:, None])[:, 0]
+    others = distances.scatter(1, index[:, None], torch.inf).amin(1)
+    assert found._upper is not None
+    assert found._lower is not None
+    assert bool((found._upper >= own).all())
+    assert bool((found._lower <= others).all())
+    assert float((found._upper - own).amax()) < 1e-2  # and are worth something
+    assert float((others - found._lower).amax()) < 1e-2

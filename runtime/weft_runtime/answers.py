@@ -5,7 +5,7 @@ Rows of a batch go back to the places they came from; padding is zero, and -1 am
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -14,8 +14,10 @@ from torch import Tensor
 
 from weft_runtime.attention import HeadRun
 from weft_runtime.errors import RunError, shown
+from weft_runtime.held import all_finite
 from weft_runtime.hooks import padded
 from weft_runtime.ir import Attend, Input, Output, Program
+from weft_runtime.joined import joined_as
 from weft_runtime.reference import Reference
 from weft_runtime.results import Fields, Lazy, OneHot, Outputs, Trace
 from weft_runtime.run import Run
@@ -56,11 +58,12 @@ def glimpse(run: Run) -> Fields:
 
 def outputs(run: Run, again: bool) -> Outputs:
     """The outputs as the layers hold them; with `again` those that are out of date are made once more."""
-    redone: dict[int, list[Problem]] = {}
+    redone: dict[int, Sequence[Problem]] = {}
     if again:
         for step in sorted({output.again for output in run.program.outputs if output.again is not None}):
             redone[step] = run.again(step)
     run.readout(run.program.outputs)
+    run.forget()
     found: dict[str, Any] = {}
     for output in run.program.outputs:
         problems = redone[output.again] if again and output.again is not None else run.problems
@@ -71,7 +74,7 @@ def outputs(run: Run, again: bool) -> Outputs:
     return Outputs(found)
 
 
-def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot:
+def answer(run: Run, output: Output, problems: Sequence[Problem]) -> Tensor | OneHot:
     """One output, read from these problems."""
     dtype = run.engine.dtype
     if output.kind == "pattern":
@@ -95,40 +98,33 @@ def answer(run: Run, output: Output, problems: list[Problem]) -> Tensor | OneHot
 
 def _fitting(output: Output, value: Tensor, dtype: torch.dtype) -> Tensor:
     """The value, unless it became infinite in the storage dtype."""
-    if not value.is_meta and not bool(torch.isfinite(value.detach()).all()):
+    if not value.is_meta and not all_finite(value.detach()):
         name = str(dtype).removeprefix("torch.")
         raise RunError(f"output {shown(output.name)} does not fit {name}; scale the inputs down")
     return value
 
 
-def slot_values(run: Run, problems: list[Problem], stream: str, slot: str) -> Tensor:
+def slot_values(run: Run, problems: Sequence[Problem], stream: str, slot: str) -> Tensor:
     """A slot of all problems, [tokens, width] or [batch, tokens, width]."""
-    return _placed_back(run, [run.read(p, stream, slot) for p in problems], stream).to(run.engine.dtype)
+    whole = joined_as(problems)
+    parts = [run.read(p, stream, slot) for p in (problems if whole is None else [whole])]
+    return _placed_back(run, parts, stream).to(run.engine.dtype)
 
 
 def _placed_back(run: Run, parts: list[Tensor], stream: str) -> Tensor:
     """Rows of all problems at the places they came from, as one batch."""
     if not run.batch.batched:
         return parts[0]
-    layout = run.batch.layouts[stream]
-    return torch.stack([_spread(part, rows, layout.places) for part, rows in zip(parts, layout.rows, strict=True)])
+    return run.batch.layouts[stream].placed(parts[0] if len(parts) == 1 else torch.cat(parts), 0)
 
 
-def _spread(part: Tensor, rows: Tensor, places: int) -> Tensor:
-    """Rows at their places, zeros between."""
-    if len(part) == places:
-        return part
-    zeros = torch.zeros(places, *part.shape[1:], dtype=part.dtype, device=part.device)
-    return zeros.index_copy(0, rows, part)
-
-
-def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
+def _pattern(run: Run, output: Output, problems: Sequence[Problem]) -> Tensor:
     """The weights of a head on the state as it is, times a number of each query."""
     head = output.head
     assert head is not None
-    engine, problems = run.literal(problems)
+    engine, dense = run.literal(problems)
     parts = []
-    for problem in problems:
+    for problem in dense:
         engine.upkeep.demand(problem, (Attend({}, (head,)),))
         engine.enter(problem, bounded=True)
         assert problem.exact is not None
@@ -142,7 +138,7 @@ def _pattern(run: Run, output: Output, problems: list[Problem]) -> Tensor:
     if not run.batch.batched:
         return parts[0]
     keys = run.batch.layouts[head.keys]
-    wide = [_spread(part.T, rows, keys.places).T for part, rows in zip(parts, keys.rows, strict=True)]
+    wide = [keys.spread(part.T, number).T for number, part in enumerate(parts)]
     return _placed_back(run, wide, head.query)
 
 
@@ -172,7 +168,7 @@ class Tracer:
 
     def started(self) -> None:
         """Notes the state before the first layer."""
-        self._tap("start", self.run.problems)
+        self._tap("start", list(self.run.problems))
         self.fields.append(fields(self.run))
 
     def layer_done(self) -> None:

@@ -77,7 +77,7 @@ def hindrance(sites: Iterable[nn.Module], tensors: Mapping[str, Tensor], batch: 
         return "tensors of the meta device have no numbers"
     if any(tensor.requires_grad for tensor in tensors.values()):
         return "the weights require gradients"
-    if any(value.requires_grad for values in batch.values for value in values.values()):
+    if any(rows.value.requires_grad for rows in batch.values.values()):
         return "an input requires a gradient"
     if any(listens(site) for module in sites for site in module.modules() if isinstance(site, HookSite)):
         return "a hook listens"

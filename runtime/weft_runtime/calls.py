@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from weft_runtime.exact import Choice, Exact
-from weft_runtime.held import Held, Rows, Sparse, Uniform, same, sparse
+from weft_runtime.held import Held, Rows, Sparse, Uniform, blocks, same, sparse
 from weft_runtime.ir import Head, Score
 from weft_runtime.joined import Groups
 from weft_runtime.lens import HeadLens
@@ -58,12 +58,12 @@ class Call:
 
     def reads(self, side: str) -> tuple[str, ...]:
         """The slots that scores and masks read on one side, or that values are made of."""
-        key = ("reads", id(self.lens), side)
-        if key not in self.cache:
+        key, known = ("reads", side), self.lens.kept
+        if key not in known:
             residual = self.query if side == "query" else self.keys
             lens = {"query": self.lens.query, "key": self.lens.keys, "value": self.lens.value}[side]
-            self.cache[key] = lens.slots(residual.stream, without="self.value")
-        return cast(tuple[str, ...], self.cache[key])
+            known[key] = lens.slots(residual.stream, without="self.value")
+        return cast(tuple[str, ...], known[key])
 
     def sources(self, side: str) -> tuple[Held, ...]:
         """The slots that `reads` names, as they are held now."""
@@ -170,9 +170,10 @@ def classes(call: Call, scored: bool) -> Classes:
 
 def _lasting(call: Call, scored: bool, many: int) -> tuple[Tensor, Tensor | None]:
     """What was found in an earlier run, if the same was asked there."""
-    names = call.reads("query")
-    seen = [call.query.slot(name) for name in names]
-    seen += [slot for name in call.reads("key") if isinstance(slot := call.keys.slot(name), Uniform)]
+    seen: list[Held] = [call.query.slot(name) for name in call.reads("query")]
+    for name in call.reads("key"):
+        if isinstance(slot := call.keys.slot(name), Uniform):
+            seen.append(Uniform(slot.row, 1))  # how many keys there are does not matter
     known = call.lens.kept.get((scored, many))
     if known is None or len(known[0]) != len(seen) or not all(map(same, known[0], seen)):
         known = call.lens.kept[scored, many] = (seen, _represented(call, scored, many))
@@ -200,21 +201,21 @@ def _represented(call: Call, scored: bool, many: int) -> tuple[Tensor, Tensor | 
         else:
             raise Uncovered(f"slot {slot.name} of {stream.name} is not the same for all tokens")
     z = torch.stack(pieces, 1) if pieces else torch.zeros(many, 0, dtype=torch.float64, device=call.device)
-    query = lens.query.read(call.query, call.rows)
-    radii = torch.zeros_like(query), torch.zeros_like(z)
-    eligible = torch.ones(len(query), many, dtype=torch.bool, device=call.device)
+    eligible = torch.ones(call.queries, many, dtype=torch.bool, device=call.device)
+    scores = torch.empty(call.queries, many, dtype=torch.float64, device=call.device) if scored else None
 
     def oracle(row: int, key: int) -> Fraction:
         raise Uncovered(f"the masks of head {call.plan.head.name} are not exact in float64")
 
-    for mask in lens.head.masks:
-        values, radius = Scorer(mask.score, lens.weights, query, z, radii, ordered=False).bounded_values(
-            slice(0, len(query))
-        )
-        eligible &= compare(mask.op, values, radius, oracle)[0]
-    if not scored:
-        return eligible, None
-    return eligible, Scorer(lens.head.score, lens.weights, query, z).values(slice(0, len(query)))
+    for rows in blocks(call.queries, many):
+        query = lens.query.read(call.query, rows)
+        every, radii = slice(0, len(query)), (torch.zeros_like(query), torch.zeros_like(z))
+        for mask in lens.head.masks:
+            scorer = Scorer(mask.score, lens.weights, query, z, radii, ordered=False)
+            eligible[rows] &= compare(mask.op, *scorer.bounded_values(every), oracle)[0]
+        if scores is not None:
+            scores[rows] = Scorer(lens.head.score, lens.weights, query, z).values(every)
+    return eligible, scores
 
 
 class ClassRows:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from weft_runtime.distinct import are_distinct
 from weft_runtime.errors import RunError
 from weft_runtime.ir import Condition, Program
 from weft_runtime.residual import Residual
@@ -49,6 +50,8 @@ def short_leads(program: Program, leads: Mapping[tuple[str, str], float]) -> tup
 
 def _same(rows: Tensor, stream: str) -> str:
     """Names two equal rows."""
+    if are_distinct(rows):
+        return ""
     _, group = torch.unique(rows, dim=0, return_inverse=True)
     first = torch.full((len(rows),), len(rows), device=rows.device)
     places = torch.arange(len(rows), device=rows.device)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from weft_runtime.errors import RunError, shown
+from weft_runtime.held import all_finite, blocks
 from weft_runtime.ir import Input
 
 ROUNDINGS = 16  # a unit vector or a row of weights may be off by this many roundings per entry
@@ -18,29 +20,34 @@ def is_free(item: Input) -> bool:
     return item.kind in ("vector", "number", "real") and item.low is None and item.high is None
 
 
-def all_kept(item: Input, rows: Tensor, dtype: torch.dtype) -> Tensor | None:
-    """The arrays of a whole batch at once, if one look tells that all of them keep their contract."""
-    if not is_free(item) or rows.is_meta:
-        return None
-    value = rows.to(dtype)
-    return value if bool(torch.isfinite(value.detach().sum())) else None
+def kept(item: Input, rows: Tensor, dtype: torch.dtype, starts: Sequence[int] | None) -> Tensor:
+    """The rows (tokens, width) in the storage dtype, if they keep the contract of the input.
 
-
-def kept(item: Input, rows: Tensor, dtype: torch.dtype, number: int | None) -> Tensor:
-    """The rows (tokens, width) in the storage dtype, if they keep the contract of the input."""
+    `starts`: where the rows of every problem of a batch start, to name the problem that breaks it.
+    """
     value = rows.to(dtype)
     if not value.is_meta:
-        checked = value.detach() if is_free(item) else value.detach().to(torch.float64)
-        for wrong, text in _breaches(item, checked, torch.finfo(dtype).eps):
-            if bool(wrong.any()):
-                raise _broken(item, rows, number, wrong, text)
+        for first, part in _parts(item, value.detach()):
+            for wrong, text in _breaches(item, part, torch.finfo(dtype).eps):
+                if bool(wrong.any()):
+                    raise _broken(item, rows, first, starts, wrong, text)
     return value
+
+
+def _parts(item: Input, value: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """The rows in blocks, each with its first row, as contracts look at them; free numbers all at once if finite."""
+    if is_free(item):
+        if all_finite(value):
+            return
+        yield from ((block.start, value[block]) for block in blocks(len(value), value.shape[1]))
+        return
+    yield from ((block.start, value[block].to(torch.float64)) for block in blocks(len(value), value.shape[1]))
 
 
 def _breaches(item: Input, value: Tensor, eps: float) -> Iterator[tuple[Tensor, str]]:
     """Where each clause of a contract is broken, entry by entry (tokens, width) or row by row (tokens,)."""
     slack = ROUNDINGS * eps * value.shape[1]
-    if not bool(torch.isfinite(value.sum())):  # one number tells that all are finite, unless they add up to too much
+    if not bool(torch.isfinite(value.sum())):
         yield ~torch.isfinite(value), "is not finite; remove the row or fill the gap"
     if item.kind == "unit":
         yield (value.square().sum(1) - 1).abs() > slack, "is not a unit vector; divide it by its length first"
@@ -60,10 +67,14 @@ def _breaches(item: Input, value: Tensor, eps: float) -> Iterator[tuple[Tensor, 
         yield value >= high if strict else value > high, text
 
 
-def _broken(item: Input, rows: Tensor, number: int | None, wrong: Tensor, text: str) -> RunError:
-    first = wrong.nonzero()[0].tolist()
-    place = f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 and rows.shape[1] > 1 else "")
-    value = f" ({float(rows[first[0], first[1]].detach()):g})" if len(first) > 1 else ""
-    place = place if number is None else f"problem {number}, {place}"
+def _broken(item: Input, rows: Tensor, first: int, starts: Sequence[int] | None, wrong: Tensor, text: str) -> RunError:
+    """Names the first row that breaks a contract, among those that begin with row `first`."""
+    at = wrong.nonzero()[0].tolist()
+    row = first + at[0]
+    number = 0 if starts is None else bisect_right(starts, row) - 1
+    place = f"row {row if starts is None else row - starts[number]}"
+    place += f", column {at[1]}" if len(at) > 1 and rows.shape[1] > 1 else ""
+    value = f" ({float(rows[row, at[1]].detach()):g})" if len(at) > 1 else ""
+    place = place if starts is None else f"problem {number}, {place}"
     told = f"{shown(item.name)}: {place}{value} {text} (rows are counted from 0)"
     return RunError(told, input=item.name, place=place)

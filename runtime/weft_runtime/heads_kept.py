@@ -1,77 +1,77 @@
-"""Soft heads whose costs stay the same from layer to layer: their exponentials are kept, and a layer is a product.
-
-A score is split into a part S that no layer changes and terms of the query alone, a, and of the key alone, b. Kept is
-
-    K[i, j] = exp(S[i, j] + b0[j] - peak[i]),    peak[i] = max_j S[i, j] + b0[j]
-
-for the b0 at the time it was made. Then sum_j exp(score) = exp(a[i] + peak[i]) * sum_j K[i, j] exp(b[j] - b0[j]). The
-largest entry of a row is 1, so nothing that counts underflows as long as b has moved by much the same everywhere; when
-it has not, K is made anew.
-"""
+"""Soft heads whose costs stay the same from layer to layer: their exponentials are kept, and a layer is a product."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from weft_runtime.calls import Call, Given
+from weft_runtime.exponentials import Kept, made
 from weft_runtime.heads_stream import Stream, Tile
-from weft_runtime.held import Uniform, blocks
-from weft_runtime.ir import Score
+from weft_runtime.held import Held, Uniform
+from weft_runtime.ir import Part, Score
 from weft_runtime.lens import HeadLens
-from weft_runtime.native.library import library
-from weft_runtime.workers import cores, each
+from weft_runtime.native.library import Library, library
+from weft_runtime.structure import table
 
 MEMORY = 1 << 29  # bytes that one head may keep
 NATIVE = 1 << 20  # entries from which compiling the native kernels pays
 REACH = 10.0  # how far apart b may move: exp(2 * REACH) is nothing beside the range of float32
-RUN = 256  # products added in float32 at a time, where torch adds them
 
 
-@dataclass(slots=True, eq=False)
-class Kept:
-    """Exponentials (queries, keys) and what they were made for."""
+def fits(call: Call, dtype: torch.dtype) -> bool:
+    """Whether the exponentials of a head may be kept."""
+    return call.queries * len(call.keys) * dtype.itemsize <= MEMORY
 
-    matrix: Tensor
-    peak: Tensor  # (queries,), float64
-    base: Tensor  # (keys,), b0
 
-    def times(self, weights: Tensor) -> Tensor:
-        """The matrix times columns of weights (keys, columns), in float64."""
-        narrow = weights.to(self.matrix.dtype)
-        kernels = library(build=self.matrix.numel() >= NATIVE) if self.matrix.device.type == "cpu" else None
-        if kernels is not None:
-            columns = [kernels.product(self.matrix, column.contiguous(), cores()) for column in narrow.T]
-            return torch.stack(columns, 1)
-        total = torch.zeros(len(self.matrix), weights.shape[1], dtype=torch.float64, device=weights.device)
-        for run in blocks(len(weights), 1, RUN):
-            total += self.matrix[:, run] @ narrow[run]
-        return total
+def kernels_for(call: Call) -> Library | None:
+    """The native kernels, where they are worth having."""
+    return library(build=call.queries * len(call.keys) >= NATIVE) if call.device.type == "cpu" else None
 
 
 def kept_head(call: Call, dtype: torch.dtype) -> Given | None:
     """The head by its kept exponentials; None where they would take too much room."""
-    if call.queries * len(call.keys) * dtype.itemsize > MEMORY:
+    if not fits(call, dtype):
         return None
     own, other = _terms(call)
-    still = _still(call)
-    key = ("kept", id(call.plan.head))
-    sources = (*still.sources("query"), *still.sources("key"))
-    known = cast(Kept, call.static(key, sources, lambda: _made(still, other, dtype)))
-    moved = other - known.base
+    kernels = kernels_for(call)
+    known = serving(call, other, dtype, kernels)
+    query_base, key_base = known.bases(call.plan.turned)
+    moved = other - key_base[: len(other)]
     low, high = (float(end) for end in moved.aminmax())
-    if not high - low <= 2 * REACH:
-        known = _made(still, other, dtype)
-        call.cache[key] = (sources, known)
-        moved, low, high = torch.zeros_like(other), 0.0, 0.0
     middle = (low + high) / 2
-    return Given(_summed(call, known, own + middle, (moved - middle).exp()))
+    peak = own + middle - query_base[: call.queries]
+    return Given(_summed(call, known, peak, (moved - middle).exp(), kernels))
 
 
-def _summed(call: Call, known: Kept, own: Tensor, factors: Tensor) -> Tensor:
+def serving(call: Call, other: Tensor, dtype: torch.dtype, kernels: Library | None, anew: bool = False) -> Kept:
+    """Kept exponentials that serve a head whose keys have these terms now; `anew`: none that is there serves."""
+    rest = still(call)
+    known, turned = every_kept(rest), call.plan.turned
+    for kept in known if not anew else ():
+        base = kept.bases(turned)[1][: len(other)]
+        low, high = (float(end) for end in (other - base).aminmax())
+        if high - low + kept.room(turned) <= 2 * REACH:
+            if kept.turned != turned and kept is known[0]:
+                del known[1:]  # it serves both sides
+            return kept
+    known[:] = [kept for kept in known if kept.turned != turned]
+    known.insert(0, made(rest, other, dtype, kernels))
+    return known[0]
+
+
+def every_kept(rest: Call) -> list[Kept]:
+    """What is kept of the costs of a head that is `still`, latest first."""
+    sides = rest.sources("query"), rest.sources("key")
+    sources: tuple[Held, ...] = (*sides[1], *sides[0]) if rest.plan.turned else (*sides[0], *sides[1])
+    return cast(list[Kept], rest.static(("kept", rest.plan.costs), sources, list))
+
+
+def _summed(call: Call, known: Kept, peak: Tensor, factors: Tensor, kernels: Library | None) -> Tensor:
     """What the head adds, by products with what is kept."""
     stream, lens = Stream(call), call.lens
     weights = factors[:, None]
@@ -81,8 +81,8 @@ def _summed(call: Call, known: Kept, own: Tensor, factors: Tensor) -> Tensor:
             shared = lens.values(call.keys, slice(0, 1))
         else:
             weights = torch.cat([weights, weights * lens.values(call.keys)], 1)
-    sums = known.times(weights)
-    mass, peak = sums[:, 0], own + known.peak
+    sums = known.times(weights, call.plan.turned, kernels)
+    mass = sums[:, 0]
     if stream.number:
         return stream.finish(Tile(peak, mass, None), call.rows)
     total = sums[:, 1:] if shared is None else mass[:, None] * shared
@@ -91,21 +91,30 @@ def _summed(call: Call, known: Kept, own: Tensor, factors: Tensor) -> Tensor:
     return stream.finish(Tile(peak, mass, total), call.rows)
 
 
+def terms(call: Call) -> Iterator[tuple[Part, list[int]]]:
+    """The rows of the parts of the score that are terms of one side alone."""
+    kept = dict(call.plan.kept)
+    for index, part in enumerate(call.lens.head.score.parts):
+        still_rows = kept.get(index, ())
+        rows = [row for row in range(len(call.lens.query.matrices[part.q])) if row not in still_rows]
+        if rows:
+            yield part, rows
+
+
 def _terms(call: Call) -> tuple[Tensor, Tensor]:
     """What the score adds for the query alone and for the key alone."""
     lens = call.lens
     own = torch.zeros(call.queries, dtype=torch.float64, device=call.device)
     other = torch.zeros(len(call.keys), dtype=torch.float64, device=call.device)
     z = lens.query.read(call.query, call.rows), lens.keys.read(call.keys)
-    for index, part in enumerate(lens.head.score.parts):
-        if index in call.plan.kept:
-            continue
+    for part, rows in terms(call):
         query, keys = lens.weights.product(z[0], part.q), lens.weights.product(z[1], part.k)
-        for feature, uniform in enumerate(_uniform(call, part.q)):
-            if uniform:
-                other = other + keys[:, feature] * query[0, feature]
+        uniform = _uniform(call, part.q)
+        for row in rows:
+            if uniform[row]:
+                other = other + keys[:, row] * query[0, row]
             else:
-                own = own + query[:, feature] * keys[0, feature]
+                own = own + query[:, row] * keys[0, row]
     return own, other
 
 
@@ -122,27 +131,16 @@ def _uniform(call: Call, name: str) -> list[bool]:
     return cast(list[bool], call.cache[key])
 
 
-def _still(call: Call) -> Call:
-    """The head with the part of its score that no layer changes, and nothing else."""
-    key = ("still", id(call.plan.head))
-    if key not in call.cache:
-        head = call.plan.head
-        score = Score(tuple(head.score.parts[index] for index in call.plan.kept))
-        call.cache[key] = HeadLens.of(replace(head, score=score, self_key=None, value=""), call.tensors)
-    return replace(call, lens=cast(HeadLens, call.cache[key]))
-
-
-def _made(still: Call, base: Tensor, dtype: torch.dtype) -> Kept:
-    stream, many, keys = Stream(still), still.queries, len(still.keys)
-    stream.ready()
-    matrix = torch.empty(many, keys, dtype=dtype, device=still.device)
-    peak = torch.empty(many, dtype=torch.float64, device=still.device)
-
-    def fill(rows: slice) -> None:
-        size = rows.stop - rows.start
-        scores = stream.scores(stream.query_features(rows), size, slice(0, keys)) + base
-        peak[rows] = scores.amax(1)
-        matrix[rows] = scores.sub_(peak[rows, None]).exp_().to(dtype)
-
-    each(fill, blocks(many, keys), still.device)
-    return Kept(matrix, peak, base)
+def still(call: Call) -> Call:
+    """The head with what of its score no layer changes, and nothing else."""
+    key, known = ("still",), call.lens.kept
+    if key not in known:
+        head, tensors, parts = call.plan.head, dict(call.tensors), []
+        for index, rows in call.plan.kept:
+            part = head.score.parts[index]
+            names = tuple(f"{name} of {head.name}, what stays" for name in (part.q, part.k))
+            for name, whole in zip(names, (part.q, part.k), strict=True):
+                tensors[name] = table(call.tensors[whole])[list(rows)]
+            parts.append(replace(part, q=names[0], k=names[1]))
+        known[key] = HeadLens.of(replace(head, score=Score(tuple(parts)), self_key=None, value=""), tensors)
+    return replace(call, lens=cast(HeadLens, known[key]))

@@ -16,10 +16,10 @@ from torch import Tensor
 from weft_runtime.calls import Asked, Call, Given
 from weft_runtime.decide import decide
 from weft_runtime.exact import Choice
-from weft_runtime.held import Rows, Sparse, blocks
+from weft_runtime.held import Dense, Rows, Sparse, blocks
 from weft_runtime.joined import Groups
 from weft_runtime.native.library import library
-from weft_runtime.nearest import Found, Queries, block_rows, nearest, ready
+from weft_runtime.nearest import ROOM, Found, Queries, block_rows, nearest, ready
 from weft_runtime.plan import Uncovered
 from weft_runtime.results import Tiers
 from weft_runtime.scores import SAFE, Scorer
@@ -68,15 +68,21 @@ def _as_sparse(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> 
     return Sparse(call.queries, width, torch.cat(columns), torch.cat(places), torch.cat(numbers))
 
 
-def _chosen(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Choice:
-    class Chosen:
-        def __getitem__(self, query: int) -> Tensor:
-            query = 0 if call.plan.once else query
-            row = torch.zeros(len(call.keys), dtype=torch.bool, device=call.device)
-            row[index[query].to(torch.int64) if not entries or query not in entries else entries[query]] = True
-            return row
+class _Chosen:
+    """The chosen keys of every query as rows of booleans, made when asked for."""
 
-    return Choice(cast(Any, Chosen()), None)
+    def __init__(self, call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> None:
+        self._once, self._keys, self._index, self._entries = call.plan.once, len(call.keys), index, entries or {}
+
+    def __getitem__(self, query: int) -> Tensor:
+        query = 0 if self._once else query
+        row = torch.zeros(self._keys, dtype=torch.bool, device=self._index.device)
+        row[self._entries.get(query, self._index[query].to(torch.int64))] = True
+        return row
+
+
+def _chosen(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Choice:
+    return Choice(cast(Any, _Chosen(call, index, entries)), None)
 
 
 def _best_keys(call: Call) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]:
@@ -158,13 +164,32 @@ def _features(call: Call, side: str, rows: Rows) -> tuple[Tensor, Tensor | None]
     """The features of all parts of the score side by side, and their radii where they are not data."""
     lens = call.lens
     residual, narrow = (call.query, lens.query) if side == "query" else (call.keys, lens.keys)
+    direct = _direct(call, side)
+    held = residual.slot(direct) if direct else None
+    if isinstance(held, Dense):
+        return held.rows(rows), None
     names = [part.q if side == "query" else part.k for part in lens.head.score.parts]
     z = narrow.read(residual, rows)
-    features = torch.cat([lens.weights.linear(z, name) for name in names], 1)
+    made = [lens.weights.linear(z, name) for name in names]
+    features = made[0] if len(made) == 1 else torch.cat(made, 1)
     if not call.uncertain(side) and all(lens.weights.copies(name) for name in names):
         return features, None
     error = narrow.radius(residual, rows)
     return features, torch.cat([lens.weights.radius(z, error, name) for name in names], 1)
+
+
+def _direct(call: Call, side: str) -> str:
+    """The slot whose numbers are the features as they are, where there is one."""
+    lens, key = call.lens, ("direct", side)
+    if key not in lens.kept:
+        residual, narrow = (call.query, lens.query) if side == "query" else (call.keys, lens.keys)
+        names = [part.q if side == "query" else part.k for part in lens.head.score.parts]
+        slots = [slot for slot in residual.stream.slots if slot.role != "derived"]
+        whole = [s.name for s in slots if tuple(range(s.offset, s.offset + s.width)) == narrow.columns]
+        matrix = narrow.matrices[names[0]]
+        plain = len(names) == 1 and torch.equal(matrix, torch.eye(len(narrow.columns)).to(matrix))
+        lens.kept[key] = whole[0] if whole and plain else ""
+    return cast(str, lens.kept[key])
 
 
 def _search(call: Call, epsilon: float) -> Found:
@@ -181,16 +206,43 @@ def _search(call: Call, epsilon: float) -> Found:
             return cast(Search, search).find(keys, radius, epsilon, call.plan.head.weighting.ties == "first")
     size = block_rows(len(call.keys))
     queries = call.static(("queries", size, *name), call.sources("query"), lambda: _ready(call, kind, size))
-    return nearest(cast(Queries, queries), keys, radius, epsilon)
+    found = nearest(cast(Queries, queries), keys, radius, epsilon)
+    return found if epsilon or radius is not None else _again(call, found, keys)
+
+
+def _again(call: Call, found: Found, keys: Tensor) -> Found:
+    """The rows in doubt once more in float64, where features are data. Errors as in `nearest`, with u = 2^-53."""
+    left = []
+    for rows in _open(call, found):
+        features, radius = _features(call, "query", rows)
+        if radius is not None:
+            return found
+        distance = call.lens.head.score.parts[0].kind == "l2"
+        centre = keys.mean(0) if distance else torch.zeros_like(keys[0])
+        query, other = features - centre, keys - centre
+        sizes = torch.linalg.vector_norm(query, dim=1) + (
+            torch.linalg.vector_norm(other, dim=1).max() if distance else 0
+        )
+        scores = other.square().sum(1) - 2 * query @ other.T if distance else -(query @ other.T)
+        best, at = scores.topk(min(2, len(keys)), largest=False)
+        reach = sizes if distance else torch.linalg.vector_norm(other, dim=1).max()
+        error = (keys.shape[1] + 12) * 2.0**-53 * ROOM * sizes * reach + 2.0**-1000
+        certain = best[:, -1] - best[:, 0] > 2 * error if len(keys) > 1 else torch.isfinite(best[:, 0])
+        found.index[rows] = at[:, 0].to(torch.int32)
+        left.append(rows[~certain])
+    if not left:
+        return found
+    rest = torch.cat(left)
+    return Found(found.index, rest if len(rest) else None, len(cast(Tensor, found.doubt)) - len(rest))
 
 
 def _matrices(call: Call) -> tuple[bytes, ...]:
     """What tells queries apart: heads with the same matrices share what is made of them."""
-    name = ("matrices", id(call.plan.head))
-    if name not in call.cache:
+    known = call.lens.kept
+    if "matrices" not in known:
         parts = call.plan.head.score.parts
-        call.cache[name] = tuple(table(call.tensors[part.q]).cpu().numpy().tobytes() for part in parts)
-    return cast(tuple[bytes, ...], call.cache[name])
+        known["matrices"] = tuple(table(call.tensors[part.q]).cpu().numpy().tobytes() for part in parts)
+    return cast(tuple[bytes, ...], known["matrices"])
 
 
 def _prepared(call: Call, kind: str) -> Search | None:

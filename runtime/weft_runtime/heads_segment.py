@@ -11,14 +11,15 @@ from torch import Tensor
 
 from weft_runtime.calls import Call, Classes, ClassRows, Given, classes
 from weft_runtime.exact import Choice
-from weft_runtime.held import Held, Rows, Uniform, sparse
+from weft_runtime.held import Held, Rows, Sparse, Uniform, sparse
 from weft_runtime.joined import Groups
-from weft_runtime.native.library import library
+from weft_runtime.native.library import Library, library
 from weft_runtime.native.sums import NativeSums
 from weft_runtime.plan import Uncovered
 from weft_runtime.results import Tiers
 from weft_runtime.segment import SegmentSum
 from weft_runtime.stored import stored
+from weft_runtime.workers import cores
 
 NATIVE = 1 << 15  # numbers from which compiling the native kernels pays
 
@@ -50,25 +51,31 @@ def segment_head(call: Call) -> Given:
     found = classes(call, scored=True) if call.groups is None else _of_groups(call)
     eligible, scores = found.eligible, found.scores
     assert scores is not None
-    name = ("grouping", id(call.plan.head))
-    grouping = cast(Grouping, call.static(name, (eligible, scores), lambda: Grouping.of(eligible, scores)))
-    labels, numbers = _labelled(call, found, grouping)
-    if call.groups is not None:
-        labels = torch.where(labels < 0, labels, labels + _counted_on(call, call.groups))
+    labels, numbers = _labelled(call, found, _grouping(call, eligible, scores))
     place = None if found.index is None else found.index.place
-    sums, counts = _sums(call, labels, numbers, place)
+    out, mass = _summed(call, labels, numbers, place)
+    if mass is not None and call.plan.head.weighting.kind != "sum":
+        empty = mass == 0
+        if bool(empty.any()):
+            _fall_back(call, out, empty)
     choice = Choice(None, None if call.groups is not None else cast(Any, ClassRows(found, len(call.keys))))
-    tiers = Tiers(bound=len(call.query)) if call.plan.head.masks else None
-    if call.plan.head.weighting.kind == "sum":
-        return Given(sums, choice=choice, tiers=tiers)
-    mass = counts.to(torch.float64) if numbers is None and counts is not None else _mass(call, labels, numbers)
-    empty = mass == 0
-    out = sums / torch.where(empty, 1.0, mass)[:, None]
-    if bool(empty.any()):
-        if call.lens.head.self_key is None:
-            raise Uncovered("the total weight of a query is zero and the equation has no `else`")
-        out = torch.where(empty[:, None], call.lens.fallback(call.query, call.rows), out)
-    return Given(out, choice=choice, tiers=tiers)
+    return Given(out, choice=choice, tiers=Tiers(bound=len(call.query)) if call.plan.head.masks else None)
+
+
+def _fall_back(call: Call, out: Tensor, empty: Tensor) -> None:
+    """Gives queries that no key counts for what they get instead."""
+    if call.lens.head.self_key is None:
+        raise Uncovered("the total weight of a query is zero and the equation has no `else`")
+    rows = empty.nonzero()[:, 0]
+    out[rows] = call.lens.fallback(call.query, rows)
+
+
+def _grouping(call: Call, eligible: Tensor, scores: Tensor) -> Grouping:
+    """What is found out about the classes, once as long as they are the same."""
+    known = call.lens.kept.get("grouping")
+    if known is None or known[0] is not eligible or known[1] is not scores:
+        known = call.lens.kept["grouping"] = (eligible, scores, Grouping.of(eligible, scores))
+    return cast(Grouping, known[2])
 
 
 def _of_groups(call: Call) -> Classes:
@@ -88,6 +95,9 @@ def _repeats(held: Held, call: Call) -> bool:
 
     def look() -> bool:
         assert call.groups is not None
+        if isinstance(held, Sparse) and held.one_hot:
+            index = held.index.reshape(call.groups.count, -1)
+            return bool((index == index[:1]).all())
         rows = held.rows(slice(0, held.tokens)).reshape(call.groups.count, -1, held.width)
         return bool((rows == rows[:1]).all())
 
@@ -124,6 +134,68 @@ def _labelled(call: Call, found: Classes, grouping: Grouping) -> tuple[Tensor, T
     return labels, None if grouping.ones else number[cast(Tensor, found.of_keys())]
 
 
+def _summed(call: Call, labels: Tensor, numbers: Tensor | None, place: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """What the head adds up (queries, writes), divided where it normalizes; the total weights, if some may be zero."""
+    divide = call.plan.head.weighting.kind != "sum"
+    native = None if place is not None else _natively(call, labels, numbers, divide)
+    if native is not None:
+        return native
+    if call.groups is not None:
+        labels = torch.where(labels < 0, labels, labels + _counted_on(call, call.groups))
+    sums, counts = _sums(call, labels, numbers, place)
+    if not divide:
+        return sums, None
+    mass = counts.to(torch.float64) if numbers is None and counts is not None else _mass(call, labels, numbers)
+    return sums / torch.where(mass == 0, 1.0, mass)[:, None], mass
+
+
+def _natively(call: Call, labels: Tensor, numbers: Tensor | None, divide: bool) -> tuple[Tensor, Tensor | None] | None:
+    """The same by the native kernel; None where that cannot be."""
+    lens = call.lens
+    if call.device.type != "cpu" or not lens.writes or not lens.head.value:
+        return None
+    key, sources = ("segments", id(call.plan.head), "native", numbers is None), call.sources("value")
+    if numbers is not None:
+        found = cast(_Weighted | None, call.static(key, sources, lambda: _weighted(call)))
+        return None if found is None else found.summed(labels, numbers, divide)
+    native = cast(NativeSums | None, call.static(key, sources, lambda: _native(call)))
+    out = None if native is None else native.means(labels) if divide else native.sums(labels)
+    if native is None or out is None:
+        return None
+    return out, native.counts if native.empty else None
+
+
+@dataclass(slots=True, eq=False)
+class _Weighted:
+    """Sums of rows that have weights, and of the weights alone."""
+
+    library: Library
+    data: Tensor
+    segments: int
+    peak: float
+    base: Tensor | None
+    reach: float = -1.0  # above all weights so far
+    sums: NativeSums | None = None
+    mass: NativeSums | None = None
+
+    def summed(self, labels: Tensor, weights: Tensor, divide: bool) -> tuple[Tensor, Tensor | None] | None:
+        """The sums, divided by the total weights where that is asked for; None where the numbers do not fit."""
+        weights = weights.contiguous()
+        reach = self.library.peak(weights[:, None], cores())
+        if not reach <= self.reach:
+            self.reach = reach
+            one = torch.ones(1, 1, dtype=torch.float64).expand(len(self.data), 1)
+            self.sums = NativeSums.of(self.library, self.data, self.segments, self.peak * reach, self.base)
+            self.mass = NativeSums.of(self.library, one, self.segments, reach, self.base)
+        sums = None if self.sums is None else self.sums.sums(labels, weights)
+        if sums is None or not divide:
+            return None if sums is None else (sums, None)
+        mass = None if self.mass is None else self.mass.sums(labels, weights)
+        if mass is None:
+            return None
+        return sums / torch.where(mass == 0, 1.0, mass), mass[:, 0]
+
+
 def _sums(call: Call, labels: Tensor, numbers: Tensor | None, place: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The sums (queries, writes), and how many entries each has."""
     lens, many = call.lens, call.queries
@@ -140,25 +212,29 @@ def _sums(call: Call, labels: Tensor, numbers: Tensor | None, place: Tensor | No
     if place is not None or numbers is not None:
         once = make()
         return once.sums(labels), once.counts
-    sources = call.sources("value")
-    key = ("segments", id(call.plan.head))
-    if call.device.type == "cpu":
-        native = cast(NativeSums | None, call.static((*key, "native"), sources, lambda: _native(call)))
-        sums = None if native is None else native.sums(labels)
-        if native is not None and sums is not None:
-            return sums, native.counts
-    known = cast(SegmentSum, call.static(key, sources, make))
+    known = cast(SegmentSum, call.static(("segments", id(call.plan.head)), call.sources("value"), make))
     known.values = values
     return known.sums(labels), known.counts
 
 
-def _native(call: Call) -> NativeSums | None:
-    """The native sums, where the values are stored numbers."""
+def _stored(call: Call) -> tuple[Library, Tensor, float, Tensor | None] | None:
+    """The kernels, the values as they are stored, the largest, and what labels are raised by; None if computed."""
     kernels = library(build=len(call.keys) * len(call.lens.writes) >= NATIVE)
     found = None if kernels is None else stored(call.keys, call.lens.value, call.lens.weights, ["value"])
     if kernels is None or found is None or not found.plain:
         return None
-    return NativeSums.of(kernels, found.data, call.queries, call.peak(kernels, found.data))
+    base = None if call.groups is None else _counted_on(call, call.groups)
+    return kernels, found.data, call.peak(kernels, found.data), base
+
+
+def _native(call: Call) -> NativeSums | None:
+    found = _stored(call)
+    return None if found is None else NativeSums.of(found[0], found[1], call.queries, *found[2:])
+
+
+def _weighted(call: Call) -> _Weighted | None:
+    found = _stored(call)
+    return None if found is None else _Weighted(found[0], found[1], call.queries, *found[2:])
 
 
 def _mass(call: Call, labels: Tensor, numbers: Tensor | None) -> Tensor:

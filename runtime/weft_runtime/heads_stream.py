@@ -25,6 +25,7 @@ from weft_runtime.workers import each
 Features: TypeAlias = list[tuple[Tensor, ...]]
 TILE = 1 << 18  # scores of a tile: 2 MB
 KEYS = 1 << 12  # of a tile
+RUN = 32  # terms added one after the other: 32 roundings are 16 eps, which is what a value may be off
 
 
 @dataclass(slots=True)
@@ -161,7 +162,7 @@ class Stream:
             return weights.new_zeros(len(weights), len(self.lens.writes))
         if self.names and len(self.key_blocks) == 1:
             return weights
-        return weights @ self.values(block)
+        return _product(weights, self.values(block))
 
     def merge(self, one: Tile, two: Tile) -> Tile:
         """Two tiles of the same queries as one."""
@@ -223,6 +224,18 @@ class Stream:
         if fallback is None:
             raise Uncovered("the total weight of a query is zero and the equation has no `else`")
         return torch.where(empty[:, None], fallback, total / torch.where(empty, 1.0, mass)[:, None])
+
+
+def _product(weights: Tensor, values: Tensor) -> Tensor:
+    """weights @ values, added in runs: a plain product may round as often as it has terms, all in one direction."""
+    many = len(values) // RUN
+    if many < 2:
+        return weights @ values
+    whole, (queries, columns) = many * RUN, (len(weights), values.shape[1])
+    parts = torch.bmm(
+        weights[:, :whole].reshape(queries, many, RUN).transpose(0, 1), values[:whole].reshape(many, RUN, columns)
+    )
+    return parts.sum(0) + weights[:, whole:] @ values[whole:]
 
 
 def _is_eye(matrix: Tensor) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import TypeAlias
 
 import torch
@@ -154,6 +155,11 @@ class Deferred:
 
 
 Held: TypeAlias = Dense | Uniform | Sparse | Deferred
+
+
+def all_finite(value: Tensor) -> bool:
+    """Whether all numbers are finite; their sum tells, unless they add up to too much."""
+    return isfinite(float(value.sum())) or bool(torch.isfinite(value).all())
 
 
 def blocks(tokens: int, width: int, entries: int | None = None) -> list[slice]:

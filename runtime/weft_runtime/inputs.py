@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from weft_runtime.arrays import tensor_of
-from weft_runtime.contracts import all_kept, kept
+from weft_runtime.contracts import kept
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.initial import start
 from weft_runtime.ir import Input, Program
@@ -30,21 +31,73 @@ class Layout:
     """Where the tokens of a stream stand in the arrays of a batch: how many places, and which each problem uses."""
 
     places: int
-    rows: list[Tensor]  # per problem; long
+    counts: list[int]  # tokens of every problem
+    used: Tensor | None = None  # bool (problems, places); None: the first places of each
 
     def sizes(self) -> list[int]:
-        return [len(rows) for rows in self.rows]
+        return self.counts
+
+    def rows(self, number: int) -> slice | Tensor:
+        """The places that one problem uses, in order."""
+        return slice(0, self.counts[number]) if self.used is None else self.used[number].nonzero()[:, 0]
+
+    def spread(self, rows: Tensor, number: int) -> Tensor:
+        """Rows of one problem at their places, zeros between."""
+        if len(rows) == self.places:
+            return rows
+        places = torch.arange(self.places, device=rows.device)[self.rows(number)]
+        return rows.new_zeros(self.places, *rows.shape[1:]).index_copy(0, places, rows)
+
+    def placed(self, rows: Tensor, empty: float) -> Tensor:
+        """Rows of all problems, one problem after the other, at their places (problems, places, ...); else `empty`."""
+        filled, shape = self.filled(rows.device), (len(self.counts), self.places, *rows.shape[1:])
+        if filled is None:
+            return rows.reshape(shape)
+        return rows.new_full(shape, empty).masked_scatter(filled.reshape(*filled.shape, *[1] * (rows.dim() - 1)), rows)
+
+    def filled(self, device: torch.device) -> Tensor | None:
+        """Which places are used, bool (problems, places); None: all of them."""
+        if self.used is not None:
+            return None if min(self.counts) == self.places else self.used
+        if min(self.counts) == self.places:
+            return None
+        counts = torch.tensor(self.counts, device=device)
+        return torch.arange(self.places, device=device) < counts[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """The rows of an input in all problems, one problem after the other; or `shared`, the same rows in each."""
+
+    value: Tensor  # (tokens, width), in the storage dtype
+    starts: list[int]  # of every problem, and where the last one ends
+    shared: bool = False
+
+    def of(self, number: int) -> Tensor:
+        """The rows of one problem."""
+        if self.shared or len(self.starts) == 2:
+            return self.value
+        return self.value[self.starts[number] : self.starts[number + 1]]
+
+    def every(self) -> Tensor:
+        """The rows of all problems, one after the other."""
+        many = len(self.starts) - 1
+        return self.value.repeat(many, 1) if self.shared and many > 1 else self.value
 
 
 @dataclass(slots=True)
 class Batch:
-    """The inputs of every problem (tokens, width), float64 rounded to the storage dtype; the layout of the streams."""
+    """The inputs of all problems, checked, and the layout of the streams."""
 
     batched: bool
     count: int
-    values: list[dict[str, Tensor]]
+    values: dict[str, InputRows]
     layouts: dict[str, Layout]
     seeds: list[int]
+
+    def of(self, number: int) -> dict[str, Tensor]:
+        """The inputs of one problem."""
+        return {name: rows.of(number) for name, rows in self.values.items()}
 
 
 @dataclass(slots=True)
@@ -81,19 +134,11 @@ class Reader:
         if mask and not counts:
             raise RunError("`mask` is for batches; give inputs of shape [batch, tokens, width]")
         layouts = self._layouts(arrays, mask or {}, count)
-        values: list[dict[str, Tensor]] = [{} for _ in range(count)]
-        for item in self.inputs:
-            if item.name in arrays:
-                array = arrays[item.name]
-                if isinstance(array, Tensor) and self._is_batch(array, item.name) and item.stream not in (mask or {}):
-                    whole = all_kept(item, array if self._rank(item) == 2 else array[..., None], self.dtype)
-                    if whole is not None:
-                        for number, part in enumerate(whole.unbind()):
-                            values[number][item.name] = part
-                        continue
-                for number in range(count):
-                    rows = self._rows(item, arrays[item.name], number, layouts[item.stream])
-                    values[number][item.name] = kept(item, rows, self.dtype, number if batched else None)
+        values = {
+            item.name: self._rows(item, arrays[item.name], layouts[item.stream], batched)
+            for item in self.inputs
+            if item.name in arrays
+        }
         seeds = _seeds(seed, count)
         if self.may_start:
             self._start(values, layouts, seeds, count)
@@ -117,6 +162,9 @@ class Reader:
         rank = self._rank(item)
         if isinstance(value, list | tuple) and value and all(isinstance(v, Tensor | np.ndarray) for v in value):
             if all(v.ndim == rank for v in value):
+                first = self._one(item, value[0])
+                if all(isinstance(v, Tensor) and _alike(v, first) for v in value):
+                    return list(value)  # what holds for the first holds for all
                 return [self._one(item, v) for v in value]
             value = [np.asarray(v.detach().cpu() if isinstance(v, Tensor) else v) for v in value]
         return self._one(item, value)
@@ -179,11 +227,8 @@ class Reader:
             if stream.name in mask:
                 layouts[stream.name] = self._masked(stream.name, mask[stream.name], sizes, count)
             elif sizes:
-                layouts[stream.name] = Layout(max(sizes), [self._order(size) for size in sizes])
+                layouts[stream.name] = Layout(max(sizes), sizes)
         return layouts
-
-    def _order(self, size: int) -> Tensor:
-        return torch.arange(size, device=self.device)
 
     def _sizes(self, array: Tensor | list[Tensor], name: str, count: int) -> list[int]:
         if isinstance(array, list):
@@ -206,45 +251,60 @@ class Reader:
         if len(set(sizes)) > 1:
             raise RunError(f"give {name} as a list of arrays or with a mask, not both")
         tensor = tensor.to(self.device)
-        rows = [row.nonzero()[:, 0] for row in tensor]
-        for number, places_used in enumerate(rows):
-            if len(places_used) == 0:
-                raise RunError(f"problem {number} of the batch has no token of {name}; at least one is needed")
-        return Layout(places, rows)
+        counts = [places] * count if tensor.is_meta else tensor.sum(1).tolist()
+        if 0 in counts:
+            raise RunError(f"problem {counts.index(0)} of the batch has no token of {name}; at least one is needed")
+        return Layout(places, counts, tensor)
 
-    def _rows(self, item: Input, array: Tensor | list[Tensor], number: int, layout: Layout) -> Tensor:
+    def _rows(self, item: Input, array: Tensor | list[Tensor], layout: Layout, batched: bool) -> InputRows:
+        """The rows of all problems that are used, in the storage dtype, if all of them keep their contract."""
+        starts = [0, *accumulate(layout.counts)]
         if isinstance(array, list):
-            rows = array[number]
+            rows = torch.cat(array)
+        elif not self._is_batch(array, item.name):
+            whole = layout.filled(array.device) is None
+            rows = array if whole else torch.cat([array[layout.rows(number)] for number in range(len(layout.counts))])
+            if whole:
+                column = rows[:, None] if self._rank(item) == 1 else rows
+                once = [0, len(rows)] if batched else None
+                return InputRows(kept(item, column, self.dtype, once), starts, shared=True)
         else:
-            rows = array[number] if self._is_batch(array, item.name) else array
-            rows = rows if len(layout.rows[number]) == len(rows) else rows[layout.rows[number]]
-        return rows[:, None] if self._rank(item) == 1 else rows
+            filled = layout.filled(array.device)
+            rows = array.flatten(0, 1) if filled is None else array[filled]
+        rows = rows[:, None] if self._rank(item) == 1 else rows
+        return InputRows(kept(item, rows, self.dtype, starts if batched else None), starts)
 
     # ------------------------------------------------------------------ initialisers
-    def _start(self, values: list[dict[str, Tensor]], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
+    def _start(self, values: dict[str, InputRows], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
         for item in self.inputs:
-            if item.name in values[0] or item.init is None:
+            if item.name in values or item.init is None:
                 continue
-            method, source = item.init
+            source = item.init[1]
             size = self.program.stream(item.stream).size
-            rows = []
-            for number in range(count):
-                if self.device.type == "meta":
-                    known = values[number][str(source)]
-                    rows.append(known if method == "copy" else known.new_empty(size or 1, known.shape[1]))
-                    continue
-                known = values[number][str(source)].detach().to(torch.float64).cpu()
-                made = start(method, known.numpy(), size, item.name, str(source), seeds[number])
-                rows.append(torch.as_tensor(made, device=self.device))
-            sizes = [len(part) for part in rows]
-            layout = layouts.setdefault(item.stream, Layout(max(sizes), [self._order(size) for size in sizes]))
+            made = [self._started(item, values[str(source)].of(number), size, seeds[number]) for number in range(count)]
+            sizes = [len(part) for part in made]
+            layout = layouts.setdefault(item.stream, Layout(max(sizes), sizes))
             if layout.sizes() != sizes:
                 raise RunError(
                     f"{shown(item.name)} would start with {_some(sizes)} rows, but {item.stream} has "
                     f"{_some(layout.sizes())} tokens; give {_call(item.name)}"
                 )
-            for number, part in enumerate(rows):
-                values[number][item.name] = kept(item, part, self.dtype, number if count > 1 else None)
+            starts = [0, *accumulate(sizes)]
+            rows = made[0] if count == 1 else torch.cat(made)
+            values[item.name] = InputRows(kept(item, rows, self.dtype, starts if count > 1 else None), starts)
+
+    def _started(self, item: Input, known: Tensor, size: int | None, seed: int) -> Tensor:
+        """What an input of one problem starts with."""
+        assert item.init is not None
+        method, source = item.init
+        if known.is_meta:
+            return known if method == "copy" else known.new_empty(size or 1, known.shape[1])
+        numbers = known.detach().to(torch.float64).cpu().numpy()
+        return torch.as_tensor(start(method, numbers, size, item.name, str(source), seed), device=self.device)
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and one.shape[1:] == other.shape[1:] and one.device == other.device
 
 
 def _call(name: str) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import cast
+from typing import cast, overload
 
 import torch
 from torch import Tensor
@@ -65,45 +64,6 @@ def may_join(program: Program, plan: Plan) -> bool:
     return True
 
 
-def joined(problems: Sequence[Problem]) -> Problem | None:
-    """The problems as one; None where their slots are not held alike."""
-    state: dict[str, Residual] = {}
-    for name in problems[0].z:
-        parts = [cast(Residual, problem.z[name]) for problem in problems]
-        slots: dict[str, Held] = {}
-        for slot in parts[0].stored:
-            held = _together([part.stored.get(slot) for part in parts])
-            if held is None:
-                return None
-            slots[slot] = held
-        if any(part.stored.keys() != parts[0].stored.keys() for part in parts):
-            return None
-        state[name] = parts[0].made_of(sum(len(part) for part in parts), slots)
-    return Problem(cast(dict[str, Tensor], state), -1)
-
-
-def starts(problems: Sequence[Problem]) -> dict[str, list[int]]:
-    """Where the tokens of every problem start when they are joined."""
-    return {name: [0, *accumulate(len(problem.z[name]) for problem in problems)] for name in problems[0].z}
-
-
-def _together(parts: Sequence[Held | None]) -> Held | None:
-    first = parts[0]
-    if isinstance(first, Dense):
-        values = [part.value for part in parts if isinstance(part, Dense)]
-        return Dense(torch.cat(values)) if len(values) == len(parts) else None
-    if isinstance(first, Uniform):
-        rows = [part.row for part in parts if isinstance(part, Uniform)]
-        same = all(row is first.row for row in rows) or bool((torch.cat(rows) == first.row).all())
-        if len(rows) < len(parts) or not same:
-            return None
-        return Uniform(first.row, sum(part.tokens for part in parts if part is not None))
-    if isinstance(first, Sparse):
-        indices = [part.index for part in parts if isinstance(part, Sparse) and part.one_hot]
-        return Sparse(sum(map(len, indices)), first.width, torch.cat(indices)) if len(indices) == len(parts) else None
-    return None
-
-
 def sliced(residual: Residual, first: int, last: int) -> Residual:
     """Some tokens of a residual."""
     slots: dict[str, Held] = {}
@@ -119,10 +79,47 @@ def sliced(residual: Residual, first: int, last: int) -> Residual:
     return residual.made_of(last - first, slots)
 
 
-def apart(problem: Problem, problems: Sequence[Problem]) -> None:
-    """Gives every problem its part of the joined state."""
-    ends = starts(problems)
-    for number, each in enumerate(problems):
-        for name in each.z:
-            whole = cast(Residual, problem.z[name])
-            each.z[name] = cast(Tensor, sliced(whole, ends[name][number], ends[name][number + 1]))
+def joined_as(problems: Sequence[Problem]) -> Problem | None:
+    """The state that joins problems, where there is one."""
+    return problems.whole if isinstance(problems, Problems) else None
+
+
+class Problems(Sequence[Problem]):
+    """The problems of a batch, each made when it is asked for: from its inputs, or from the state that joins all."""
+
+    def __init__(self, count: int, make: Callable[[int], Problem]) -> None:
+        self._make, self._made = make, cast(list[Problem | None], [None] * count)
+        self.whole: Problem | None = None  # all of them, joined
+
+    @classmethod
+    def of(cls, whole: Problem, groups: Groups) -> Problems:
+        """The problems that a state joins."""
+
+        def part(number: int) -> Problem:
+            z = {name: groups.part(cast(Residual, residual), number) for name, residual in whole.z.items()}
+            return Problem(cast(dict[str, Tensor], z), number)
+
+        made = cls(groups.count, part)
+        made.whole = whole
+        return made
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, place: int) -> Problem: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Problem]: ...
+    def __getitem__(self, place: int | slice) -> Problem | list[Problem]:
+        if isinstance(place, slice):
+            return [self[number] for number in range(len(self))[place]]
+        found = self._made[place]
+        if found is None:
+            found = self._made[place] = self._make(range(len(self))[place])
+        return found
+
+    def alone(self) -> list[Problem]:
+        """The problems one by one, to be changed: what joins them is forgotten."""
+        every = list(self)
+        self.whole = None
+        return every

@@ -7,8 +7,9 @@ cover (`Uncovered`, or an error that the reference words better) the caller runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, cast
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from weft_runtime.calls import Call, Given
 from weft_runtime.derived import Upkeep
+from weft_runtime.distinct import are_distinct
 from weft_runtime.exact import Choice, Exact
 from weft_runtime.feed import derived_radius, feed
 from weft_runtime.heads_kept import kept_head
@@ -23,9 +25,10 @@ from weft_runtime.heads_nearest import best_head, nearest_head
 from weft_runtime.heads_query import literal_head, query_head
 from weft_runtime.heads_segment import segment_head
 from weft_runtime.heads_stream import stream_head
-from weft_runtime.held import Dense, Held, Sparse, Uniform, same
+from weft_runtime.held import Dense, Held, Sparse, Uniform, all_finite, same
+from weft_runtime.inputs import InputRows
 from weft_runtime.ir import FFN, Program, Step
-from weft_runtime.joined import Groups, joined, may_join, starts
+from weft_runtime.joined import Groups, may_join
 from weft_runtime.native.library import library
 from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Uncovered
 from weft_runtime.prepared import Prepared
@@ -33,6 +36,8 @@ from weft_runtime.residual import Residual
 from weft_runtime.results import Tiers
 from weft_runtime.state import Problem
 from weft_runtime.stored import stored
+from weft_runtime.tape import Tape
+from weft_runtime.taping import Maker, steps_of
 from weft_runtime.weights import Weights
 from weft_runtime.workers import alone
 from weft_runtime.writing import Writer
@@ -55,11 +60,11 @@ class Linear:
     groups: Groups | None = None  # of the problems that are joined
     writer: Writer = field(init=False)
     _numbers: dict[float, Tensor] = field(default_factory=dict)  # constants, shared by all problems
-    _eyes: dict[int, Dense] = field(default_factory=dict)
     upkeep: Upkeep = field(init=False)
     _plans: dict[int, tuple[AttendPlan | FFNPlan, ...]] = field(init=False)
     _sources: dict[str, dict[str, tuple[str, ...]]] = field(init=False)
     _makers: dict[tuple[str, str], FFN] = field(init=False)
+    _made: tuple[int, dict[tuple[str, int], FFN]] | None = None
 
     def __post_init__(self) -> None:
         self.upkeep = Upkeep(self.program, self.weights)
@@ -85,18 +90,21 @@ class Linear:
             self.batched,
             self.tiers,
             cache=self.cache,
+            groups=self.groups,
         )
         other.upkeep.ready = set(self.upkeep.ready)
         return other
 
     # ------------------------------------------------------------------ state
-    def embed(self, filled: Mapping[tuple[str, str], Tensor], sizes: Mapping[str, int], number: int) -> Problem:
-        """The state of one problem before the first step."""
+    def embed(
+        self, filled: Mapping[tuple[str, str], Tensor], counts: Mapping[str, Sequence[int]], number: int
+    ) -> Problem:
+        """The state of one problem before the first step, or of several that are joined; `counts`: tokens of each."""
         forms = self.prepared.plan.forms
         instructions = {(embed.stream, embed.slot): embed for embed in self.program.embedding}
         z: dict[str, Residual] = {}
         for stream in self.program.streams:
-            tokens = sizes[stream.name]
+            tokens, each = sum(counts[stream.name]), counts[stream.name][0]
             slots: dict[str, Held] = {}
             for slot in stream.slots:
                 place = (stream.name, slot.name)
@@ -106,17 +114,19 @@ class Linear:
                         raise Uncovered(f"{slot.name} of {stream.name} is given, but the plan knows it")
                     slots[slot.name] = Dense(filled[place].to(self.dtype))
                 elif instruction is not None and instruction.kind in ("one", "count"):
-                    value = 1.0 if instruction.kind == "one" else float(sizes[instruction.source])
+                    source = counts[instruction.source] if instruction.kind == "count" else [1]
+                    if min(source) != max(source):
+                        raise Uncovered("the problems of a batch differ in a number that all their tokens hold")
+                    value = float(source[0])
                     if value not in self._numbers:
                         self._numbers[value] = torch.full((1, 1), value, dtype=torch.float64, device=self.device)
                     slots[slot.name] = Uniform(self._numbers[value], tokens)
                 elif instruction is not None and instruction.kind == "identity":
-                    if tokens not in self._eyes:
-                        self._eyes[tokens] = Dense(torch.eye(tokens, dtype=torch.float64, device=self.device))
-                    slots[slot.name] = self._eyes[tokens]
+                    order = torch.arange(each, dtype=torch.int32, device=self.device)
+                    slots[slot.name] = Sparse(tokens, each, order.repeat(len(counts[stream.name])))
                 elif instruction is not None and instruction.kind == "position":
-                    order = torch.arange(1, tokens + 1, dtype=torch.float64, device=self.device)
-                    slots[slot.name] = Dense(order[:, None])
+                    places = [torch.arange(1, many + 1, device=self.device) for many in counts[stream.name]]
+                    slots[slot.name] = Dense(torch.cat(places).to(torch.float64)[:, None])
             z[stream.name] = Residual(stream, tokens, slots, self._derive, self._bound, self.device)
         return Problem(cast(dict[str, Tensor], z), number)
 
@@ -137,14 +147,20 @@ class Linear:
         return same(old[stream].slot(slot), new[stream].slot(slot))
 
     # ------------------------------------------------------------------ batches
-    def join(self, problems: list[Problem]) -> Problem | None:
-        """The problems of a batch as one, where the plan allows it."""
-        if len(problems) < 2 or self.tap is not None or not may_join(self.program, self.prepared.plan):
+    def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
+        """The problems of a batch as one before the first step, where the plan allows it; `counts`: tokens of each."""
+        many = len(next(iter(counts.values())))
+        if many < 2 or self.tap is not None or self.device.type != "cpu":
             return None
-        whole = joined(problems)
-        if whole is None or self.device.type != "cpu" or library() is None or not self._plain_scores(whole):
+        if not may_join(self.program, self.prepared.plan) or library() is None:
             return None
-        where = starts(problems)
+        try:
+            whole = self.embed({place: rows.every() for place, rows in filled.items()}, counts, -1)
+        except Uncovered:
+            return None
+        if not self._plain_scores(whole):
+            return None
+        where = {name: [0, *accumulate(sizes)] for name, sizes in counts.items()}
 
         def exact(number: int) -> Exact:
             assert self.groups is not None
@@ -183,6 +199,26 @@ class Linear:
                 still[groups.owner(stream, differs.nonzero()[:, 0])] = False
         return cast(list[bool], still.tolist())
 
+    # ------------------------------------------------------------------ many layers at once
+    def tape(self, problem: Problem, many: int) -> Tape | None:
+        """The next layers of a problem as one native run, where the plan allows it."""
+        attends = steps_of(self.program, self.prepared.plan) if self.tap is None and self.groups is None else None
+        if attends is None:
+            return None
+        state = cast(dict[str, Residual], problem.z)
+        exact = Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], state), self._columns())
+        calls = [[self._call(head, state, exact, problem.number) for head in attend.heads] for attend in attends]
+        carry = self.prepared.carry
+        return Maker(self.program, attends, state, self._sources, calls, carry, self.dtype).tape(many)
+
+    def taped(self, problem: Problem, tape: Tape) -> None:
+        """Takes over what a tape has written."""
+        for stream, slots in tape.slots().items():
+            residual = cast(Residual, problem.z[stream])
+            problem.z[stream] = cast(Tensor, residual.with_slots(slots, self._sources[stream]))
+        for step in self.program.layer:
+            self.upkeep.ready.update(step.writes)
+
     # ------------------------------------------------------------------ derived slots
     def _derive(self, residual: Residual, slot: str) -> Held:
         stream = residual.stream
@@ -206,13 +242,16 @@ class Linear:
 
     def _columns(self) -> dict[tuple[str, int], FFN]:
         """The map that makes each column of the derived slots that have a value."""
-        active = self.upkeep.active()
-        found = {}
-        for (stream, slot), ffn in self._makers.items():
-            if ffn in active[stream]:
-                where = self.program.stream(stream).slot(slot)
-                found.update({(stream, column): ffn for column in range(where.offset, where.offset + where.width)})
-        return found
+        ready = len(self.upkeep.ready)  # it only grows
+        if self._made is None or self._made[0] != ready:
+            active = self.upkeep.active()
+            found = {}
+            for (stream, slot), ffn in self._makers.items():
+                if ffn in active[stream]:
+                    where = self.program.stream(stream).slot(slot)
+                    found.update({(stream, column): ffn for column in range(where.offset, where.offset + where.width)})
+            self._made = (ready, found)
+        return self._made[1]
 
     # ------------------------------------------------------------------ steps
     def step(self, step: Step, problems: list[Problem], blocks: Iterable[Any], path: str, first: int) -> None:
@@ -233,9 +272,9 @@ class Linear:
         exact = Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], start), self._columns())
         changed: dict[str, dict[str, Held]] = {}
         state = dict(start)
+        noted = any(isinstance(plan, FFNPlan) and plan.ffn.function in ("unit", "layer") for plan in plans)
         for index, plan in enumerate(plans):
             name = f"{path}.{first + index}"
-            noted = any(isinstance(later, FFNPlan) and later.ffn.function in ("unit", "layer") for later in plans)
             if isinstance(plan, FFNPlan):
                 found = {} if plan.dead else self._feed(plan, state, exact)
                 exact.ran(plan.ffn, {})
@@ -260,9 +299,7 @@ class Linear:
     def _stored(self, role: str, held: Held) -> Held:
         """A slot at the end of a step: fields as the storage dtype holds them, all numbers finite."""
         held = held.rounded(self.dtype) if role == "field" else held
-        if isinstance(held, Dense) and not bool(torch.isfinite(held.value).all()):
-            raise Uncovered("a number does not fit its dtype")
-        if isinstance(held, Uniform) and not bool(torch.isfinite(held.row).all()):
+        if isinstance(held, Dense | Uniform) and not all_finite(held.value if isinstance(held, Dense) else held.row):
             raise Uncovered("a number does not fit its dtype")
         return held
 
@@ -328,7 +365,7 @@ class Linear:
 
         def look() -> bool:
             z = call.lens.weights.linear(call.lens.query.read(call.query), part.q)
-            return len(torch.unique(z + 0.0, dim=0)) == len(z)
+            return are_distinct(z)
 
         if not call.static(("distinct", id(call.plan.head)), call.sources("query"), look):
             raise Uncovered("two tokens are equal, so that an erase by attention is not a linear one")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ from weft_runtime.results import Fields, Outputs, Report, Trace
 from weft_runtime.run import Run, Sites, is_unrolled
 from weft_runtime.tensor_checks import check_values
 from weft_runtime.weights import Weights
+from weft_runtime.workers import alone
 
 DTYPES = (torch.float32, torch.float64)
 ROTATED = "the residual has a basis of its own"  # plans look for slots in columns
@@ -87,9 +89,12 @@ class Model(nn.Module):
         self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
         self.weights = Named()
         self._paths: dict[str, str] = {}
+        self._owners: dict[str, tuple[nn.Module, str]] = {}  # where each is looked up, without a walk along its path
         for name, array in checkpoint.tensors.items():
             tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=device)
-            self._paths[name] = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
+            path = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
+            module, _, leaf = path.rpartition(".")
+            self._paths[name], self._owners[name] = path, (self.weights.get_submodule(module), leaf)
         streams = tuple(stream.name for stream in program.streams)
         self.prelude = blocks(program.prelude, streams)
         self.blocks = blocks(program.layer, streams)
@@ -118,7 +123,8 @@ class Model(nn.Module):
         """The parameter that holds a tensor of the checkpoint."""
         if name not in self._paths:
             raise KeyError(f"no tensor {name!r}{suggestion(name, self._paths)}")
-        return self.weights.get_parameter(self._paths[name])
+        owner, leaf = self._owners[name]
+        return cast(nn.Parameter, getattr(owner, leaf))
 
     def checkpoint(self) -> Checkpoint:
         """The model as it is now, to save or to verify: trained and edited weights make files like any other."""
@@ -312,21 +318,26 @@ class Model(nn.Module):
         run = self._begin(given, seed, mask, noise, many, linear)
         if tracer is not None:
             tracer.watch(run)
-        run.prelude()
-        if tracer is not None:
-            tracer.started()
-        if tracer is None and until is None:
-            run.join()
-        tell("layer", 0, total)
-        for index in range(many):
-            before = None if until is None else answers.glimpse(run)
-            if not run.layer(index, until_stable):
-                break
-            tell("layer", index + 1, total)
+        with alone() if isinstance(run.engine, Linear) else nullcontext():
+            run.prelude()
             if tracer is not None:
-                tracer.layer_done()
-            if until is not None and before is not None and until(before, answers.glimpse(run)):
-                break
+                tracer.started()
+            if tracer is None and until is None:
+                run.join()
+            tell("layer", 0, total)
+            index = 0
+            while index < many:
+                watched = tracer is not None or until is not None
+                leap = 0 if watched else run.leap(index, many - index if progress is None else 1, until_stable)
+                before = None if until is None else answers.glimpse(run)
+                if not leap and not run.layer(index, until_stable):
+                    break
+                index += leap or 1
+                tell("layer", index, total)
+                if tracer is not None:
+                    tracer.layer_done()
+                if until is not None and before is not None and until(before, answers.glimpse(run)):
+                    break
         run.part()
         self._note(run)
         return run

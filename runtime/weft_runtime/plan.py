@@ -26,6 +26,7 @@ from weft_runtime.ir import FFN, Attend, Head
 
 Strategy = Literal["self", "nearest", "best", "segment", "members", "queries", "stream", "literal"]
 Form = Literal["zero", "uniform", "sparse", "deferred", "dense"]
+KeptPart = tuple[int, tuple[int, ...]]  # number of a part of a score, and of the rows of its matrices
 Versions = tuple[tuple[str, int, int], ...]  # name, identity and version of every tensor
 
 
@@ -43,7 +44,9 @@ class HeadPlan:
     once: bool = False  # all queries look the same: it runs for one of them
     share: int = 0  # heads of a sub-layer with the same number share their scores
     index: str = ""  # the key slot that says for which query a key counts (segment, members)
-    kept: tuple[int, ...] = ()  # parts of the score that no layer changes; the others are of the query or the key alone
+    kept: tuple[KeptPart, ...] = ()  # what of the score no layer changes; all else is of the query or the key alone
+    costs: int = -1  # heads with the same number keep the same exponentials
+    turned: bool = False  # seen from the other side: their queries are its keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +108,14 @@ class Plan:
         lines = []
         for (stream, slot), form in self.forms.items():
             lines.append(f"slot {stream}.{slot}: {_HELD[form]}")
+        costs: dict[int, list[str]] = {}
+        for _, head in self.heads():
+            if head.kept:
+                costs.setdefault(head.costs, []).append(head.head.name)
         for path, sublayers in self.steps.items():
             lines.append(f"step {path}")
             for sublayer in sublayers:
-                lines.extend(f"  {line}" for line in _shown(sublayer))
+                lines.extend(f"  {line}" for line in _shown(sublayer, costs))
         return "\n".join(lines)
 
 
@@ -121,7 +128,7 @@ _HELD: Mapping[Form, str] = {
 }
 
 
-def _shown(sublayer: SublayerPlan) -> Iterator[str]:
+def _shown(sublayer: SublayerPlan, costs: Mapping[int, list[str]]) -> Iterator[str]:
     if isinstance(sublayer, FFNPlan):
         what = f"ffn {sublayer.ffn.stream}.{', '.join(sublayer.ffn.writes)} := {sublayer.ffn.function}"
         yield f"{what}: {'made when it is read' if sublayer.dead else _HELD[sublayer.form]}"
@@ -133,4 +140,6 @@ def _shown(sublayer: SublayerPlan) -> Iterator[str]:
         once = ", once for all queries" if plan.once else ""
         shared = [other.head.name for other in sublayer.heads if other.share == plan.share and other is not plan]
         share = f", scores shared with {', '.join(shared)}" if shared and plan.strategy == "stream" else ""
-        yield f"head {plan.head.name}: {plan.strategy}{once}{share} ({plan.why})"
+        same = [name for name in costs.get(plan.costs, []) if name != plan.head.name]
+        matrix = f", one matrix with {', '.join(same)}" if plan.kept and same else ""
+        yield f"head {plan.head.name}: {plan.strategy}{once}{share} ({plan.why}{matrix})"

@@ -12,11 +12,22 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from weft_runtime.ir import FFN, HARD, Attend, Head, Part, Program, Score, Step, Stream
+from weft_runtime.ir import FFN, HARD, Attend, Head, Program, Score, Step, Stream
 from weft_runtime.lens import FFNLens
-from weft_runtime.plan import AttendPlan, FFNPlan, Form, HeadPlan, Plan, SlotWrite, SublayerPlan, Uncovered, Versions
+from weft_runtime.plan import (
+    AttendPlan,
+    FFNPlan,
+    Form,
+    HeadPlan,
+    Plan,
+    SlotWrite,
+    SublayerPlan,
+    Uncovered,
+    Versions,
+)
 from weft_runtime.reads import Reads
-from weft_runtime.structure import copies, is_identity, query_is_key, slots_of, slots_written, table
+from weft_runtime.staying import Staying
+from weft_runtime.structure import copies, is_identity, query_is_key, slots_of, slots_written
 from weft_runtime.tensors import NUMBER_HEADS
 
 WIDE: frozenset[Form] = frozenset({"sparse", "deferred"})  # forms that are never materialised whole
@@ -40,6 +51,7 @@ class _Planner:
         self.derived: dict[tuple[str, str], FFNPlan] = {}
         self.zero: set[tuple[str, str]] = set()  # slots that hold nothing at this point of the walk
         self.changing = self._changing()
+        self.staying = Staying(self.streams, self.tensors, self.forms, self.changing)
 
     def plan(self, versions: Versions) -> Plan:
         for stream in self.program.streams:
@@ -281,41 +293,14 @@ class _Planner:
         if plain and kind in ("argmax", "max") and self._fast(head.score) and narrow and stream.size is None:
             return HeadPlan(head, "nearest" if kind == "argmax" else "best", _score_text(head.score), once, share)
         if kind in TILED and not decides and not other:
-            kept = () if once else self._kept(head)
-            why = "soft weights in tiles" + ("; exponentials of costs that stay are kept" if kept else "")
-            return HeadPlan(head, "stream", why, once, share, kept=kept)
+            kept = () if once else self.staying.parts(head)
+            if not kept:
+                return HeadPlan(head, "stream", "soft weights in tiles", once, share)
+            why = "soft weights in tiles; exponentials of costs that stay are kept"
+            return HeadPlan(head, "stream", why, once, share, "", kept, *self.staying.costs(head, kept))
         if few and not other and self._any_wide(head.keys, keys):
             return HeadPlan(head, "queries", "one query reads few columns of the keys", once, share)
         return HeadPlan(head, "literal", f"{kind} has no faster form here", once, share)
-
-    def _kept(self, head: Head) -> tuple[int, ...]:
-        """Parts of the score that no layer changes, if all other parts are sums of terms of one side alone."""
-        if head.weighting.kind not in ("softmax", "lse", "exp") or head.masks:
-            return ()
-        kept = []
-        for index, part in enumerate(head.score.parts):
-            one = Score((part,))
-            read = {(head.query, name) for name in self.reads.score(one, head.query, "query")}
-            read |= {(head.keys, name) for name in self.reads.score(one, head.keys, "key")}
-            if self._apart(part, head):
-                continue
-            if read & self.changing:
-                return ()
-            kept.append(index)
-        return tuple(kept)
-
-    def _apart(self, part: Part, head: Head) -> bool:
-        """Whether every product of a part has a factor that all tokens of its side share."""
-        if part.kind != "dot" or part.scale is not None:
-            return False
-        for q, k in zip(table(self.tensors[part.q]), table(self.tensors[part.k]), strict=True):
-            sides = (
-                (slots_of(q, self.streams[head.query]), head.query),
-                (slots_of(k, self.streams[head.keys]), head.keys),
-            )
-            if not any(all(self.forms[name, s] in ("uniform", "zero") for s in slots) for slots, name in sides):
-                return False
-        return True
 
     def _changing(self) -> set[tuple[str, str]]:
         """Slots that a layer writes, and derived slots made from them."""

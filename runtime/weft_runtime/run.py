@@ -19,7 +19,7 @@ from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse
 from weft_runtime.hooks import Block
 from weft_runtime.inputs import Batch
 from weft_runtime.ir import FFN, Input, Output, Program, Step
-from weft_runtime.joined import apart
+from weft_runtime.joined import Problems, joined_as
 from weft_runtime.linear import Linear
 from weft_runtime.noise import noise as draw
 from weft_runtime.noise import noise_at
@@ -48,12 +48,14 @@ class Run:
     sites: Sites
     engine: Reference | Linear
     batch: Batch
-    problems: list[Problem]
+    problems: Sequence[Problem]
+    places: Mapping[str, tuple[str, str]]
     noise: Mapping[str, Tensor]
     layers: list[int] = field(default_factory=list)  # per problem
     stable: list[bool] = field(default_factory=list)
     settled: list[Tiers] = field(default_factory=list)  # by the heads of each layer
     joined: Problem | None = None  # all problems as one, while layers run
+    _placed: list[tuple[Step, list[Block], int]] | None = None
 
     @classmethod
     def begin(
@@ -77,40 +79,40 @@ class Run:
         still = [0] * batch.count, [False] * batch.count
         if prepared is not None:
             linear = Linear(program, prepared, weights, dtype, device, batch.batched)
-            linear.upkeep.ready.update(places[name] for name in batch.values[0])
-            held = []
-            for number, values in enumerate(batch.values):
-                sizes = {name: len(layout.rows[number]) for name, layout in batch.layouts.items()}
-                held.append(linear.embed({places[name]: rows for name, rows in values.items()}, sizes, number))
-                values.clear()  # the state holds them now, perhaps in a smaller dtype
-            return cls(program, sites, linear, batch, held, explicit, *still)
+            linear.upkeep.ready.update(places[name] for name in batch.values)
+
+            def held(number: int) -> Problem:
+                counts = {name: [layout.counts[number]] for name, layout in batch.layouts.items()}
+                return linear.embed({places[name]: rows for name, rows in batch.of(number).items()}, counts, number)
+
+            return cls(program, sites, linear, batch, Problems(batch.count, held), places, explicit, *still)
         engine = Reference(program, weights, dtype, batch.batched)
         problems = []
-        for number, values in enumerate(batch.values):
-            filled = {places[name]: rows for name, rows in values.items()}
+        for number in range(batch.count):
+            filled = {places[name]: rows for name, rows in batch.of(number).items()}
             enter = engine.upkeep.coordinates.enter
             slots = embed(program, filled, batch, number, device)
             problem = Problem({name: enter(name, z) for name, z in slots.items()}, number)
             nulls = null_tokens(program, {name: len(z) for name, z in problem.z.items()}, device)
             problem.nulls = {name: enter(name, z) for name, z in nulls.items()}
             problems.append(problem)
-        engine.upkeep.ready.update(places[name] for name in batch.values[0])
+        engine.upkeep.ready.update(places[name] for name in batch.values)
         engine.upkeep.refresh(problems)
-        return cls(program, sites, engine, batch, problems, explicit, *still)
+        return cls(program, sites, engine, batch, problems, places, explicit, *still)
 
     # ------------------------------------------------------------------ phases
     def prelude(self) -> None:
         """The steps before the first layer."""
         for step, blocks, first in placed(self.program.prelude, self.sites.prelude):
-            self.engine.step(step, self.problems, blocks, "prelude", first)
+            self.engine.step(step, list(self.problems), blocks, "prelude", first)
 
     def layer(self, index: int, until_stable: bool = False) -> bool:
         """One layer on every problem that is not stable yet; False when none is left."""
-        active = [problem for problem in self.problems if not self.stable[problem.number]]
-        if not active:
+        if all(self.stable):
             return False
         if self.joined is not None:
             return self._joined_layer(index, until_stable)
+        active = [problem for problem in self.problems if not self.stable[problem.number]]
         before = [dict(problem.z) for problem in active]
         decided = together(self.engine.tiers.values())
         self.refill(index, active)
@@ -126,16 +128,45 @@ class Run:
             self.stable[problem.number] = until_stable and self._unchanged(old, problem.z)
         return True
 
+    def leap(self, index: int, many: int, until_stable: bool = False) -> int:
+        """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
+        if not isinstance(self.engine, Linear) or self.joined is not None or self.program.noises:
+            return 0
+        if is_unrolled(self.program) or _conditional(self.program) or many < 1 or all(self.stable):
+            return 0
+        active = [problem for problem in self.problems if not self.stable[problem.number]]
+        tapes = []
+        for problem in active:
+            demand(self.program, problem, index, self.batch.batched, self.read)
+            tape = self.engine.tape(problem, many)
+            if tape is None:
+                return 0
+            tapes.append(tape)
+        longest = 0
+        for problem, tape in zip(active, tapes, strict=True):
+            ran, stable = tape.run(many, until_stable)
+            self.engine.taped(problem, tape)
+            self.layers[problem.number] += ran
+            self.stable[problem.number] = stable
+            longest = max(longest, ran)
+            if len(active) > 1:
+                self.engine.cache[problem.number].clear()  # matrices of one problem at a time
+        self.settled.extend(Tiers() for _ in range(longest))
+        return longest
+
     def join(self) -> None:
         """Lets the problems of a batch run as one from here on, where that may be."""
         if isinstance(self.engine, Linear) and not self.program.prelude:
-            self.joined = self.engine.join(self.problems)
+            filled = {self.places[name]: rows for name, rows in self.batch.values.items()}
+            counts = {name: layout.counts for name, layout in self.batch.layouts.items()}
+            self.joined = self.engine.join(filled, counts)
 
     def part(self) -> None:
-        """Gives every problem its own state again."""
+        """Gives every problem its own state again, when somebody asks for it."""
         if self.joined is not None:
-            apart(self.joined, self.problems)
-            self.joined = None
+            assert isinstance(self.engine, Linear)
+            assert self.engine.groups is not None
+            self.problems, self.joined = Problems.of(self.joined, self.engine.groups), None
 
     def _joined_layer(self, index: int, until_stable: bool) -> bool:
         """One layer on all problems at once. A problem that stands still stays as it is."""
@@ -149,34 +180,39 @@ class Run:
         self.engine.prefix = ""
         self.settled.append(together(self.engine.tiers.values()).since(decided))
         still = self.engine.standing(before, whole.z) if until_stable else [False] * len(self.problems)
-        for problem in self.problems:
-            if not self.stable[problem.number]:
-                self.layers[problem.number] += 1
-                self.stable[problem.number] = still[problem.number]
+        for number, stable in enumerate(self.stable):
+            if not stable:
+                self.layers[number] += 1
+                self.stable[number] = still[number]
         return True
 
-    def steps(self, index: int) -> Iterator[tuple[Step, list[Block], int]]:
+    def steps(self, index: int) -> list[tuple[Step, list[Block], int]]:
         """The steps of one layer with their hook sites; unrolled weights have their own for each layer."""
-        every = list(placed(self.program.layer, self.sites.layer))
+        if self._placed is None:
+            self._placed = list(placed(self.program.layer, self.sites.layer))
+        every = self._placed
         if not is_unrolled(self.program):
-            yield from every
-            return
+            return every
         each = len(every) // self.program.layers
-        yield from every[index * each : (index + 1) * each]
+        return every[index * each : (index + 1) * each]
 
-    def again(self, step: int) -> list[Problem]:
+    def again(self, step: int) -> Sequence[Problem]:
         """The final state after one more pass through one step of the layer, on a copy."""
-        problems = [problem.copy() for problem in self.problems]
+        whole = joined_as(self.problems)
+        problems = [] if whole is not None else [problem.copy() for problem in self.problems]
         if not any(self.layers):
             self.refill(0, problems)
         last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
-        chosen, blocks, first = list(self.steps(last))[step]
+        chosen, blocks, first = self.steps(last)[step]
         engine = self.engine.aside()
-        whole = engine.join(problems) if isinstance(engine, Linear) and not self.program.prelude else None
-        engine.step(chosen, problems if whole is None else [whole], blocks, "again", first)
-        if whole is not None:
-            apart(whole, problems)
-        return problems
+        if whole is None:
+            engine.step(chosen, problems, blocks, "again", first)
+            return problems
+        assert isinstance(engine, Linear)
+        assert engine.groups is not None
+        copied = whole.copy()
+        engine.step(chosen, [copied], blocks, "again", first)
+        return Problems.of(copied, engine.groups)
 
     def readout(self, asked: Iterable[Output]) -> None:
         """The steps after the last layer that answer what is asked; others need not have a value."""
@@ -184,7 +220,15 @@ class Run:
         for step, blocks, first in placed(self.program.readout, self.sites.readout):
             made = set(writes(step))
             if wanted & made or not made:
-                self.engine.step(step, self.problems, blocks, "readout", first)
+                if isinstance(self.problems, Problems):
+                    self.problems = self.problems.alone()
+                self.engine.step(step, list(self.problems), blocks, "readout", first)
+
+    def forget(self) -> None:
+        """Drops what only further layers would use, before answers are made."""
+        if isinstance(self.engine, Linear):
+            for cache in self.engine.cache.values():
+                cache.clear()
 
     # ------------------------------------------------------------------ details
     def refill(self, index: int, problems: list[Problem]) -> None:
@@ -204,7 +248,7 @@ class Run:
             return
         if item.name in self.noise:
             rows = self.noise[item.name][problem.number, index]
-            rows = rows[self.batch.layouts[item.stream].rows[problem.number]]
+            rows = rows[self.batch.layouts[item.stream].rows(problem.number)]
         elif z.is_meta:
             rows = z.new_empty(len(z), slot.width)
         else:
@@ -218,7 +262,7 @@ class Run:
         """A random field that is drawn where it is read."""
         if item.name in self.noise:
             rows = self.noise[item.name][problem.number, index]
-            return Dense(rows[self.batch.layouts[item.stream].rows[problem.number]])
+            return Dense(rows[self.batch.layouts[item.stream].rows(problem.number)])
         kind = cast(Literal["gumbel", "normal", "uniform"], item.kind)
         seed, tokens = self.batch.seeds[problem.number], len(problem.z[item.stream])
         width = self.program.stream(item.stream).slot(item.slot).width
@@ -236,10 +280,10 @@ class Run:
         return Deferred(tokens, width, make, device, make_column)
 
     # ------------------------------------------------------------------ what answers ask
-    def literal(self, problems: list[Problem]) -> tuple[Reference, list[Problem]]:
+    def literal(self, problems: Sequence[Problem]) -> tuple[Reference, list[Problem]]:
         """The reference backend and dense residuals, for what only they can answer."""
         if isinstance(self.engine, Reference):
-            return self.engine, problems
+            return self.engine, list(problems)
         engine = Reference(self.program, self.engine.weights, self.engine.dtype, self.engine.batched, self.engine.tiers)
         engine.upkeep.ready = set(self.engine.upkeep.ready)
         dense = []
@@ -263,29 +307,25 @@ class Run:
             return z.slot(slot).rows(slice(0, len(z)))
         return self.engine.upkeep.coordinates.read(stream, slot, problem.z[stream])
 
-    def defers(self, output: Output, problems: list[Problem]) -> bool:
+    def defers(self, output: Output, problems: Sequence[Problem]) -> bool:
         """Whether an output is a pair field that is made only where it is read."""
         if output.kind != "pair" or not isinstance(self.engine, Linear):
             return False
         return isinstance(self.held(problems[0], output.stream, output.slot), Deferred | Sparse)
 
-    def indices(self, problems: list[Problem], stream: str, slot: str) -> Tensor | None:
+    def indices(self, problems: Sequence[Problem], stream: str, slot: str) -> Tensor | None:
         """The index of every row of a one-hot slot, -1 for padding; None where it is held as an array."""
         parts = []
-        for problem in problems:
+        whole = joined_as(problems)
+        for problem in problems if whole is None else [whole]:
             held = self.held(problem, stream, slot)
             if not isinstance(held, Sparse) or not held.one_hot:
                 return None
-            parts.append(held.index.to(torch.int64))
+            parts.append(held.index)
         if not self.batch.batched:
-            return parts[0]
-        layout = self.batch.layouts[stream]
-        if all(len(part) == layout.places for part in parts):
-            return torch.stack(parts)
-        out = torch.full((len(parts), layout.places), -1, dtype=torch.int64, device=parts[0].device)
-        for number, (part, rows) in enumerate(zip(parts, layout.rows, strict=True)):
-            out[number, rows] = part
-        return out
+            return parts[0].to(torch.int64)
+        rows = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return self.batch.layouts[stream].placed(rows.to(torch.int64), -1)
 
     def _unchanged(self, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> bool:
         """Whether a layer left every field it writes as it was."""
@@ -303,6 +343,13 @@ class Run:
 def is_unrolled(program: Program) -> bool:
     """Whether every layer has weights of its own."""
     return program.options.get("weights") == "unrolled"
+
+
+def _conditional(program: Program) -> bool:
+    """Whether what a layer writes must meet a condition."""
+    written = {place for step in program.layer for place in step.writes}
+    checked = {(c.stream, slot) for c in program.conditions if c.kind != "margin" for slot in c.slots}
+    return bool(written & checked)
 
 
 def writes(step: Step) -> Iterator[tuple[str, str]]:
@@ -328,7 +375,7 @@ def embed(
 ) -> dict[str, Tensor]:
     """The residual of one problem before the first step: inputs and constants in their slots, zeros elsewhere."""
     instructions = {(embed.stream, embed.slot): embed for embed in program.embedding}
-    sizes = {name: len(layout.rows[number]) for name, layout in batch.layouts.items()}
+    sizes = {name: layout.counts[number] for name, layout in batch.layouts.items()}
     state: dict[str, Tensor] = {}
     for stream in program.streams:
         tokens = sizes[stream.name]

@@ -8,7 +8,8 @@ units, a score v = |k|^2 - 2 <q, k> or -<q, k> is computed with an error of at m
     distance       (r + 8) u (C^2 + 2 X C)         inner product  (r + 8) u X C
 
 from rounding of features, keys and sums in any order, with or without fused operations, plus what features that are not
-data contribute. Twice that is the lead a certain row needs.
+data contribute. Twice that is the lead a certain row needs. Where features are data, a first look is taken in whole
+numbers of 16 bits, with bounds of its own (native/shorts.h), as long as it settles most rows.
 
 Between calls each query keeps an upper bound of the distance to its key and a lower bound to all others, which moving
 keys loosen by how far they went. Rows whose bounds still part, or whose own distance is still below the lower bound,
@@ -18,22 +19,26 @@ keep their key without a look at the others.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
 
 import torch
 from torch import Tensor
 
-from weft_runtime.native.library import Library
-from weft_runtime.nearest import LARGEST, ROOM, SMALLEST, Found, U, exponent, full_precision
+from weft_runtime.held import blocks
+from weft_runtime.native.library import Library, Searched, Table
+from weft_runtime.nearest import LARGEST, ROOM, SMALLEST, Found, U, exponent
 from weft_runtime.plan import Uncovered
+from weft_runtime.reuse import Pool
 from weft_runtime.scores import SAFE
 from weft_runtime.stored import Stored
 from weft_runtime.workers import cores
 
 WHOLE = 2.0**24  # whole numbers up to here are exact in float32
 MANY = 500  # features times keys from which scores cost more than bounds
+NARROW = 8  # features from which a first look in 16 bits pays
+UNSETTLED = 0.25  # the share of rows that a first look may leave
 PAUSE = 3  # searches without bounds before they are tried again; twice as many each time
 ROOM_FOR_DOUBT = 1 << 14
+SAMPLE = 1 << 15  # stored numbers looked at together
 
 
 @dataclass(slots=True, eq=False)
@@ -49,12 +54,17 @@ class Search:
     power: float = field(init=False)
     whole: bool = field(init=False)  # all stored numbers are small whole numbers
     _data: Tensor = field(init=False)
+    _table: _Table = field(init=False)
+    _call: Searched = field(init=False)
+    _doubt: Tensor = field(init=False)
+    _shorts: bool = field(init=False)  # whether a first look is taken in 16 bits
     _keys: Tensor | None = None  # of the last search
+    _room: Pool = field(init=False)  # for labels
+    _bounds: Pool = field(init=False)
     _labels: Tensor | None = None
     _upper: Tensor | None = None
     _lower: Tensor | None = None
     _drift: Tensor | None = None
-    _spread: float = 0.0
     _pause: int = 4  # the first keys move far
     _longer: int = PAUSE
 
@@ -63,76 +73,81 @@ class Search:
         if not self.peak < 2.0**SAFE:
             raise Uncovered("squares of the data may overflow")
         self.whole = self.peak <= 2.0**11 and _whole(data)
-        columns = data.shape[1]
+        rows, columns = data.shape
         self.centre = torch.zeros(columns, dtype=torch.float64)
+        sample = data[:: max(1, rows // max(64, min(4096, SAMPLE // max(1, columns))))].to(torch.float64)
         if self.distance and not self.whole:
-            sample = data[:: max(1, len(data) // 4096)].to(torch.float64)
             self.centre = sample.mean(0).to(torch.float32).to(torch.float64)
         size = self.peak + float(self.centre.abs().max()) if columns else 0.0
         self.power = 1.0 if self.whole else 2.0 ** -exponent(size)
         narrow = data.dtype == torch.float32 and not 2.0**-100 < self.power < 2.0**100
         self._data = data.to(torch.float64) if narrow else data
+        length = float((sample - self.centre).square().sum(1).max()) ** 0.5 * self.power if len(sample) else 0.0
+        self._shorts = columns >= NARROW and self.slack == 0 and not narrow
+        self._table = _Table(self, length, size * self.power)
+        self._doubt = torch.empty(min(rows, ROOM_FOR_DOUBT), dtype=torch.int64)
+        self._room, self._bounds = Pool(rows, torch.int32), Pool(2 * rows, torch.float32)
+        self._call = Searched(
+            data=self._data.data_ptr(),
+            stride=self._data.stride(0),
+            rows=rows,
+            is_double=self._data.dtype == torch.float64,
+            features=columns,
+            centre=self.centre.data_ptr(),
+            power=self.power,
+            distance=self.distance,
+            grow=1 + (columns + 8) * U,
+        )
 
     def find(self, keys: Tensor, radius: Tensor | None, tolerance: float = 0.0, first: bool = False) -> Found:
         """The best of the keys (k, r), float64, for every query. `first`: among equal scores the first key wins."""
-        rows = len(self._data)
-        label = torch.empty(rows, dtype=torch.int32)
-        table = _Table.of(self, keys)
-        if table is None:
-            return Found(label.zero_(), torch.arange(rows))
-        e0, e1, ties = self._needed(table, keys, radius, tolerance)
+        call, table, rows = self._call, self._table, len(self._data)
+        label = self._room.take()
         sure = radius is None and self.slack == 0
-        bounded = sure and self.distance and not tolerance and self._pays(table)
-        before, half = self._carry(table) if bounded else (None, None)
-        room = min(rows, ROOM_FOR_DOUBT)
-        while True:
-            doubt = torch.empty(room, dtype=torch.int64)
-            scanned, doubled, doubtful = self.library.nearest(
-                data=self._data,
-                stride=self._data.stride(0),
-                rows=rows,
-                is_double=self._data.dtype == torch.float64,
-                features=self._data.shape[1],
-                centre=self.centre,
-                power=self.power,
-                table=table.table,
-                bias=table.bias,
-                keys=len(keys),
-                ties=ties and first,
-                e0=e0,
-                e1=e1,
-                distance=self.distance,
-                threads=cores(),
-                exact=table.keys if sure else None,
-                offset=table.offset,
-                tolerance=tolerance,
-                grow=1 + (self._data.shape[1] + 8) * U,
-                upper=self._upper if bounded else None,
-                lower=self._lower if bounded else None,
-                before=before,
-                drift=self._drift,
-                half=half,
-                spread=self._spread,
-                label=label,
-                doubt=doubt,
-                room=room,
-            )
-            if doubtful <= room:
-                break
-            room = rows
+        plain = sure and not tolerance
+        if not table.fill(self, keys, self._shorts and plain):
+            return Found(label.zero_(), torch.arange(rows))
+        call.e0, call.e1, ties = self._needed(keys, radius, tolerance)
+        call.ties, call.threads, call.tolerance = ties and first, cores(), tolerance
+        call.exact = table.keys.data_ptr() if sure else None
+        call.label = label.data_ptr()
+        if call.ties:
+            call.shorts.table = None
+        bounded = plain and self.distance and self._pays()
+        before = self._carry() if bounded else None
+        call.upper, call.lower = (_at(self._upper), _at(self._lower)) if bounded else (None, None)
+        call.before, call.previous = _at(before), _at(self._keys)
+        self._look()
+        if call.shorts.table and call.refined > UNSETTLED * call.scanned:
+            self._shorts = False
         if bounded:
             self._labels, self._keys = label, table.keys
-            if before is not None and scanned > self._worth(len(keys)) * rows:
-                self._pause, self._upper, self._lower = self._longer, None, None
+            if before is not None and call.scanned > self._worth(len(keys)) * rows:
+                self._pause, self._labels, self._upper, self._lower = self._longer, None, None, None
                 self._longer *= 2
-        return Found(label, doubt[:doubtful].sort().values if doubtful else None, doubled)
+        doubtful = int(call.doubtful)
+        return Found(label, self._doubt[:doubtful].sort().values if doubtful else None, int(call.doubled))
+
+    def _look(self) -> None:
+        """Carries out the search, with as much room for rows in doubt as it takes."""
+        call = self._call
+        drift = None if self._drift is None else self._drift.clone()
+        spread = call.spread
+        while True:
+            call.doubt, call.room = self._doubt.data_ptr(), len(self._doubt)
+            self.library.nearest(call)
+            if call.doubtful <= call.room:
+                return
+            self._doubt = torch.empty(len(self._data), dtype=torch.int64)
+            if drift is not None and self._drift is not None:
+                self._drift.copy_(drift)
+            call.spread = spread
 
     # ------------------------------------------------------------------ certificate
-    def _needed(
-        self, table: _Table, keys: Tensor, radius: Tensor | None, tolerance: float
-    ) -> tuple[float, float, bool]:
+    def _needed(self, keys: Tensor, radius: Tensor | None, tolerance: float) -> tuple[float, float, bool]:
         """The lead a row needs, e0 + e1 |x|, and whether equal scores are equal without doubt."""
-        terms, reach, most = self._data.shape[1], table.reach, table.most
+        table, terms = self._table, self._data.shape[1]
+        reach, most = table.reach, table.most
         other = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * table.power * ROOM
         own = self.slack * self.power * ROOM
         if not (other or own or tolerance) and table.whole:
@@ -151,33 +166,33 @@ class Search:
 
     # ------------------------------------------------------------------ bounds
     def _worth(self, keys: int) -> float:
-        """The share of rows scanned up to which bounds pay, by rough counts of cycles per row."""
+        """The share of rows scanned up to which bounds pay, by rough nanoseconds per row."""
         features = self._data.shape[1]
-        scan, look, own = 30 + features * keys / 14, 10, 2 * features
-        return (scan - look) / (1.2 * scan + own)
+        scan = 10 + features / 2 + features * keys / (68 if self._shorts else 44)
+        look, own, apart = 2.5, 5 + 0.6 * features, 8  # bounds alone, one distance, rows that do not lie together
+        return (scan - look) / (1.15 * scan + apart + 1.4 * own)
 
-    def _pays(self, table: _Table) -> bool:
+    def _pays(self) -> bool:
         """Whether bounds are kept this time."""
-        if table.keys.numel() < MANY or table.most != 0:
+        if self._table.keys.numel() < MANY or self._table.most != 0:
             return False
         self._pause = max(0, self._pause - 1)
         return not self._pause
 
-    def _carry(self, table: _Table) -> tuple[Tensor | None, Tensor | None]:
-        """Moves the bounds along with the keys: the labels they belong to, and half the way to the next key."""
-        if self._upper is None or self._keys is None or self._keys.shape != table.keys.shape:
-            rows = len(self._data)
-            self._upper = torch.empty(rows, dtype=torch.float32)
-            self._lower = torch.empty(rows, dtype=torch.float32)
-            self._drift = torch.zeros(len(table.keys), dtype=torch.float64)
-            self._spread = 0.0
-            return None, None
-        assert self._drift is not None
-        moved = torch.linalg.vector_norm(table.keys - self._keys, dim=1) * (1 + 2.0**-40)
-        self._drift = self._drift + moved
-        self._spread += float(moved.max()) * (1 + 2.0**-40)
-        small = ((table.keys - self.centre) * self.power).to(torch.float32)
-        return self._labels, _half_gaps(small, table.reach, self.power)
+    def _carry(self) -> Tensor | None:
+        """The labels that the bounds belong to; None where bounds start anew."""
+        keys = self._table.keys
+        if self._upper is not None and self._keys is not None and self._keys.shape == keys.shape:
+            return self._labels
+        rows = len(self._data)
+        self._upper, self._lower = self._bounds.take().view(2, rows)
+        self._drift = torch.zeros(len(keys), dtype=torch.float64)
+        self._call.drift, self._call.spread = self._drift.data_ptr(), 0.0
+        return None
+
+
+def _at(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
 
 
 def nearest_in_groups(
@@ -212,68 +227,68 @@ def nearest_in_groups(
     return label, doubt[:doubtful], doubled
 
 
-@dataclass(slots=True, eq=False)
 class _Table:
-    """Keys made ready: centred, scaled, rounded, in blocks."""
+    """Keys made ready: centred, scaled, rounded, in blocks. Filled anew for every search."""
 
     keys: Tensor  # (k, columns) as they are, for the stored columns
-    offset: Tensor  # (k,) what the constant features add
-    table: Tensor
-    bias: Tensor
     power: float
     reach: float  # above the length of every key, scaled
     most: float  # above what the constant features add, scaled
     whole: bool  # every score is a small whole number
 
-    @classmethod
-    def of(cls, search: Search, keys: Tensor) -> _Table | None:
-        stored, library = search.queries, search.library
-        exact, offset = keys, torch.zeros(len(keys), dtype=torch.float64)
+    def __init__(self, search: Search, length: float, top: float) -> None:
+        self._made = Table(
+            centre=search.centre.data_ptr(),
+            features=len(search.centre),
+            distance=search.distance,
+            length=length,
+            top=top,
+        )
+        self._room: tuple[Tensor, ...] = ()
+
+    def fill(self, search: Search, keys: Tensor, shorts: bool) -> bool:
+        """Whether the keys are of a size that can be searched."""
+        stored, made = search.queries, self._made
+        exact, offset = keys, None
         if not stored.plain:
             exact = keys[:, stored.place] * stored.factor
             constant, rest = stored.constant[stored.aside], keys[:, stored.aside]
             offset = (constant - rest).square().sum(1) if search.distance else -(rest @ constant)
-        exact = exact.contiguous()
-        power = search.power
+        self.keys = exact = exact.contiguous()
+        self.power = search.power
         if not search.distance and not search.whole:
-            power = 2.0 ** -exponent(float(exact.abs().max()) if exact.numel() else 0.0)
-        count, columns = exact.shape
-        padded = -(-count // library.block_keys) * library.block_keys
-        table, bias = torch.empty(padded * columns, dtype=torch.float32), torch.empty(padded, dtype=torch.float32)
-        reach, most, peak, whole = library.table(
-            keys=exact,
-            offset=offset,
-            centre=search.centre,
-            count=count,
-            features=columns,
-            distance=search.distance,
-            power=power,
-            both=power * search.power,
-            table=table,
-            bias=bias,
-        )
-        reach, most = reach * ROOM + 2.0**-60, most * ROOM
-        if not (reach < LARGEST and most < LARGEST):
-            return None
-        largest = columns * peak * (peak + 2 * search.peak) + peak
-        return cls(exact, offset, table, bias, power, reach, most, search.whole and whole and largest < WHOLE)
+            self.power = 2.0 ** -exponent(float(exact.abs().max()) if exact.numel() else 0.0)
+        self._make_room(search, len(exact))
+        self._offset = self._room[0] if offset is None else offset
+        made.keys, made.offset = exact.data_ptr(), self._offset.data_ptr()
+        made.power, made.both = self.power, self.power * search.power
+        made.shorts.table = self._room[3].data_ptr() if shorts else None
+        search.library.table(made)
+        self.reach, self.most = made.reach * ROOM + 2.0**-60, made.most * ROOM
+        largest = exact.shape[1] * made.peak * (made.peak + 2 * search.peak) + made.peak
+        self.whole = search.whole and bool(made.whole) and largest < WHOLE
+        call = search._call
+        call.keys, call.offset, call.table, call.bias = len(exact), made.offset, made.table, made.bias
+        if not made.shorts.scale:
+            made.shorts.table = None
+        call.shorts = made.shorts
+        return self.reach < LARGEST and self.most < LARGEST
 
-
-def _half_gaps(small: Tensor, reach: float, power: float) -> Tensor:
-    """Half the distance from every key to the nearest other one, or less; keys centred, scaled, in float32."""
-    if len(small) == 1:
-        return torch.full((1,), inf, dtype=torch.float64)
-    square = small.square().sum(1)
-    with full_precision():
-        gaps = torch.addmm(square, small, small.T, alpha=-2.0).add_(square[:, None]).fill_diagonal_(inf)
-    error = (small.shape[1] + 8) * U * 4 * reach * reach * ROOM
-    nearest = gaps.amin(1).to(torch.float64) - error
-    return nearest.clamp_min(0).sqrt() * ((1 - 2.0**-20) / (2 * power))
+    def _make_room(self, search: Search, count: int) -> None:
+        made, columns = self._made, len(search.centre)
+        if self._room and made.count == count:
+            return
+        padded = -(-count // search.library.block_keys) * search.library.block_keys
+        pairs = -(-columns // 8) * 4
+        sizes = (padded * columns, padded, padded * pairs, padded)
+        kinds = (torch.float32, torch.float32, torch.int32, torch.int32)
+        tables = [torch.empty(size, dtype=kind) for size, kind in zip(sizes, kinds, strict=True)]
+        self._room = (torch.zeros(count, dtype=torch.float64), *tables)
+        made.count, made.table, made.bias = count, tables[0].data_ptr(), tables[1].data_ptr()
+        made.shorts.bias = tables[3].data_ptr()
 
 
 def _whole(numbers: Tensor) -> bool:
     """Whether all numbers are whole; a few rows tell mostly."""
-    size = 1 << 12
-    return all(
-        torch.equal(part, part.round()) for part in (numbers[i : i + size] for i in range(0, len(numbers), size))
-    )
+    parts = (numbers[rows] for rows in blocks(len(numbers), numbers.shape[1], SAMPLE))
+    return all(torch.equal(part, part.round()) for part in parts)

@@ -52,7 +52,10 @@ class SegmentSum:
         """The sums for these labels, correctly rounded; `counts` then says how many rows each has."""
         self._move(labels)
         assert self._limbs is not None
-        return exact_sum(torch.stack([limb[: self.segments] for limb in self._limbs], -1), -1)
+        limbs = [limb[: self.segments] for limb in self._limbs]
+        if len(limbs) <= 2:  # one rounding
+            return sum(limbs[1:], limbs[0] + 0.0)
+        return exact_sum(torch.stack(limbs, -1), -1)
 
     def _move(self, labels: Tensor) -> None:
         if self.labels is not None and self._limbs is not None:

@@ -29,6 +29,9 @@ def cores() -> int:
 @contextmanager
 def alone() -> Iterator[None]:
     """Single operations on one core, blocks of work on all: an operation never waits for a core that is busy."""
+    if getattr(_given, "cores", 0):
+        yield
+        return
     before, kept = torch.get_num_threads(), cores()
     _given.cores = kept
     torch.set_num_threads(1)

@@ -35,21 +35,24 @@ class Writer:
                 raise Uncovered(f"slot {write.slot} of {write.stream} is not empty")
         if write.form == "deferred" and write.heads:
             return self._deferred([calls[i] for i in write.heads], columns)
-        base = self._carried(write, plan, residual)
-        if not write.heads:
-            return base
         if write.form == "sparse" and len(write.heads) == 1:
             held = given[write.heads[0]].held
             assert isinstance(held, Sparse)
             return held
         total: Tensor | None = None
-        if not (isinstance(base, Uniform) and write.carry == "clear"):
+        if write.carry != "clear" or not write.heads:
+            base = self._carried(write, plan, residual)
+            if not write.heads:
+                return base
             total = base.row if isinstance(base, Uniform) else base.rows(slice(0, len(residual)))
         for index in write.heads:
             out = given[index].out
             assert out is not None
             part = _columns_of(out, calls[index].lens.writes, columns)
-            total = part + 0.0 if total is None else total + part
+            if total is not None:
+                total = total + part
+            else:  # sums over segments are nobody else's; -0.0 becomes 0.0
+                total = part.add_(0.0) if calls[index].plan.strategy == "segment" else part + 0.0
         assert total is not None
         if write.form == "uniform" and len(total) == 1:
             return Uniform(total, len(residual))
@@ -90,7 +93,8 @@ class Writer:
 
 def _columns_of(out: Tensor, writes: tuple[int, ...], columns: range) -> Tensor:
     """The columns of a slot in what a head wrote; those it does not write are zero."""
-    if tuple(columns) == writes:
+    # both are in order and name no column twice
+    if len(columns) == len(writes) and columns.start == writes[0] and columns.stop == writes[-1] + 1:
         return out
     place = {column: at for at, column in enumerate(writes)}
     wanted = [place.get(column, -1) for column in columns]

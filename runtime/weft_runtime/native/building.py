@@ -21,9 +21,24 @@ from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-SOURCES = ("threads.h", "vectors.h", "nearest.cpp", "product.cpp", "segment.cpp")
+SOURCES = (
+    "threads.h",
+    "vectors.h",
+    "table.h",
+    "fine.h",
+    "shorts.h",
+    "searcher.h",
+    "team.h",
+    "exponentials.h",
+    "product.h",
+    "nearest.cpp",
+    "product.cpp",
+    "costs.cpp",
+    "layers.cpp",
+    "segment.cpp",
+)
 # No relaxed mathematics: NaN, infinities and the order of additions are as written.
-FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-fno-trapping-math")
+FLAGS: tuple[str, ...] = ("-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-fno-trapping-math")
 LIMIT = 180.0  # seconds to wait for another process, and for the compiler
 
 

@@ -14,14 +14,28 @@ import torch
 from torch import Tensor
 
 from weft_runtime.native.building import NotBuilt, built, cached
+from weft_runtime.native.layers import MEMORY, Costs, Layers
 
 
 class NativeWarning(UserWarning):
     """The kernels in C++ are not available; everything runs, slower."""
 
 
-class _Table(ctypes.Structure):
-    """`WeftTable` of nearest.cpp."""
+class Whole(ctypes.Structure):
+    """`WeftWhole` of table.h."""
+
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
+        ("table", c_void_p),
+        ("bias", c_void_p),
+        ("scale", c_double),
+        ("reach", c_double),
+        ("most", c_double),
+        ("error", c_double),
+    ]
+
+
+class Table(ctypes.Structure):
+    """`WeftTable` of table.h."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("keys", c_void_p),
@@ -32,8 +46,11 @@ class _Table(ctypes.Structure):
         ("distance", c_int32),
         ("power", c_double),
         ("both", c_double),
+        ("length", c_double),
+        ("top", c_double),
         ("table", c_void_p),
         ("bias", c_void_p),
+        ("shorts", Whole),
         ("reach", c_double),
         ("most", c_double),
         ("peak", c_double),
@@ -41,8 +58,8 @@ class _Table(ctypes.Structure):
     ]
 
 
-class _Search(ctypes.Structure):
-    """`WeftSearch` of nearest.cpp."""
+class Searched(ctypes.Structure):
+    """`WeftSearch` of searcher.h."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("data", c_void_p),
@@ -54,6 +71,7 @@ class _Search(ctypes.Structure):
         ("power", c_double),
         ("table", c_void_p),
         ("bias", c_void_p),
+        ("shorts", Whole),
         ("keys", c_int32),
         ("ties", c_int32),
         ("e0", c_float),
@@ -67,13 +85,14 @@ class _Search(ctypes.Structure):
         ("upper", c_void_p),
         ("lower", c_void_p),
         ("before", c_void_p),
+        ("previous", c_void_p),
         ("drift", c_void_p),
-        ("half", c_void_p),
         ("spread", c_double),
         ("label", c_void_p),
         ("doubt", c_void_p),
         ("room", c_int64),
         ("scanned", c_int64),
+        ("refined", c_int64),
         ("doubled", c_int64),
         ("doubtful", c_int64),
     ]
@@ -103,7 +122,7 @@ class _Groups(ctypes.Structure):
     ]
 
 
-class _Segments(ctypes.Structure):
+class Segments(ctypes.Structure):
     """`WeftSegments` of segment.cpp."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
@@ -114,13 +133,21 @@ class _Segments(ctypes.Structure):
         ("columns", c_int32),
         ("before", c_void_p),
         ("labels", c_void_p),
+        ("before_weights", c_void_p),
+        ("weights", c_void_p),
+        ("base", c_void_p),
         ("segments", c_int32),
         ("top", c_int32),
         ("levels", c_int32),
         ("threads", c_int32),
+        ("divide", c_int32),
         ("sums", c_void_p),
         ("counts", c_void_p),
+        ("work", c_void_p),
+        ("rounded", c_void_p),
+        ("out", c_void_p),
         ("moved", c_int64),
+        ("empty", c_int64),
     ]
 
 
@@ -130,31 +157,28 @@ class Library:
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
         self._nearest, self._segments = library.weft_nearest, library.weft_segments
-        self._rounded, self._peak = library.weft_rounded, library.weft_peak
+        self._peak = library.weft_peak
         self._groups = library.weft_nearest_groups
         self._groups.argtypes = [POINTER(_Groups)]
         self._table = library.weft_table
-        self._table.argtypes, self._table.restype = [POINTER(_Table)], None
-        self._nearest.argtypes, self._segments.argtypes = [POINTER(_Search)], [POINTER(_Segments)]
-        self._rounded.argtypes = [c_void_p, c_int64, c_int32, c_int32, c_void_p]
+        self._table.argtypes, self._table.restype = [POINTER(Table)], None
+        self._nearest.argtypes, self._segments.argtypes = [POINTER(Searched)], [POINTER(Segments)]
         self._peak.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int32, c_int32]
         self._peak.restype = c_double
         self._product = library.weft_product
-        self._product.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_void_p, c_void_p, c_int32]
+        self._product.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int64, c_int32, c_void_p, c_void_p, c_int32]
+        self._costs, self._layers = library.weft_costs, library.weft_layers
+        self._costs.argtypes, self._layers.argtypes = [POINTER(Costs)], [POINTER(Layers)]
         self.block_keys = int(library.weft_block_keys())  # keys of a block of the table
 
-    def table(self, **fields: Any) -> tuple[float, float, float, bool]:
-        """Makes keys ready: the longest, the largest offset, the largest number, whether all are whole."""
-        table = _Table(**_pointers(fields))
+    def table(self, table: Table) -> None:
+        """Makes keys ready."""
         self._table(byref(table))
-        return table.reach, table.most, table.peak, bool(table.whole)
 
-    def nearest(self, **fields: Any) -> tuple[int, int, int]:
-        """Carries out a search: how many rows were scanned, settled in float64, and left in doubt."""
-        search = _Search(**_pointers(fields))
+    def nearest(self, search: Searched) -> None:
+        """Carries out a search."""
         if self._nearest(byref(search)):
             raise MemoryError("a search ran out of memory")
-        return search.scanned, search.doubled, search.doubtful
 
     def nearest_groups(self, **fields: Any) -> tuple[int, int]:
         """Carries out many searches of one shape: how many rows float64 settled, and how many were left in doubt."""
@@ -163,24 +187,29 @@ class Library:
             raise MemoryError("a search ran out of memory")
         return groups.doubled, groups.doubtful
 
-    def segments(self, **fields: Any) -> int | None:
-        """Adds rows to their sums: how many changed their sum, or None if the numbers need more room."""
-        segments = _Segments(**_pointers(fields))
-        return None if self._segments(byref(segments)) else segments.moved
+    def segments(self, segments: Segments) -> bool:
+        """Adds rows to their sums and rounds these; False if the numbers need more room."""
+        return not self._segments(byref(segments))
 
-    def rounded(self, sums: Tensor, levels: int, top: int, out: Tensor) -> None:
-        """The sums, each rounded once."""
-        if self._rounded(sums.data_ptr(), out.numel(), levels, top, out.data_ptr()):
-            raise MemoryError("rounding of sums ran out of memory")
-
-    def product(self, matrix: Tensor, vector: Tensor, threads: int) -> Tensor:
-        """matrix @ vector in float64; both of one dtype."""
-        out = torch.empty(len(matrix), dtype=torch.float64)
-        double = matrix.element_size() == 8
-        shape = tuple(matrix.shape)
-        if self._product(matrix.data_ptr(), double, *shape, vector.data_ptr(), out.data_ptr(), threads):
+    def product(self, matrix: Tensor, columns: int, vector: Tensor, turned: bool, threads: int) -> Tensor:
+        """matrix[:, :columns] @ vector in float64, or with the transpose; rows are a multiple of 8, columns of 64."""
+        out = torch.empty(columns if turned else len(matrix), dtype=torch.float64)
+        given = (matrix.data_ptr(), matrix.element_size() == 8, len(matrix), columns, matrix.stride(0), turned)
+        if self._product(*given, vector.data_ptr(), out.data_ptr(), threads):
             raise MemoryError("a product ran out of memory")
         return out
+
+    def costs(self, costs: Costs) -> None:
+        """Makes a matrix of exponentials."""
+        if self._costs(byref(costs)):
+            raise MemoryError("a matrix of exponentials ran out of memory")
+
+    def layers(self, layers: Layers) -> int:
+        """Runs layers: `DONE`, or why it stopped early."""
+        outcome = int(self._layers(byref(layers)))
+        if outcome == MEMORY:
+            raise MemoryError("layers ran out of memory")
+        return outcome
 
     def peak(self, data: Tensor, threads: int) -> float:
         """The largest size of the numbers of a matrix."""

@@ -8,67 +8,101 @@ from math import frexp
 import torch
 from torch import Tensor
 
-from weft_runtime.native.library import Library
+from weft_runtime.native.library import Library, Segments
 from weft_runtime.workers import cores
 
 LEVELS = (2, 12)  # pieces of a number that sums have room for: first these, then those
 LARGEST, SMALLEST = 900, -500  # exponents of the largest number that the pieces can hold
+MOST = 1 << 25  # rows whose pieces 64 bits hold
+NEAR = 2  # pieces that each thread sums by itself, as segment.cpp has it
 
 
 @dataclass(slots=True, eq=False)
 class NativeSums:
-    """Sums (segments, columns) of rows of `data`; row r counts for segment labels[r], or for none if negative."""
+    """Sums (segments, columns) of rows of `data`; row r counts for segment labels[r], or for none if negative.
+
+    `base`: what is added to the labels of each row that has one. `weighted`: rows come with a weight each; products
+    are rounded once. What a call gives stays as it is; everything else is made once and used again.
+    """
 
     library: Library
     data: Tensor  # (rows, columns) as stored
     segments: int
+    peak: float  # above the size of all numbers, times their weights
+    base: Tensor | None = None
     counts: Tensor = field(init=False)  # rows of every segment
-    _top: int | None = None  # all numbers are below 2 ** _top; None: they cannot be summed here
+    empty: int = 0  # segments without rows
+    _call: Segments = field(init=False)
     _levels: int = LEVELS[0]
+    _held: list[Tensor] = field(default_factory=list)  # what the call points to
     _labels: Tensor | None = None
-    _sums: Tensor | None = None
+    _weights: Tensor | None = None
 
     @classmethod
-    def of(cls, library: Library, data: Tensor, segments: int, peak: float) -> NativeSums | None:
-        """None when the numbers, of which the largest is `peak`, are out of range."""
-        if not peak < 2.0**LARGEST:
+    def of(
+        cls, library: Library, data: Tensor, segments: int, peak: float, base: Tensor | None = None
+    ) -> NativeSums | None:
+        """None when the numbers are out of range, or too many."""
+        if not peak < 2.0**LARGEST or len(data) > MOST:
             return None
-        made = cls(library, data, segments)
-        made._top = max(frexp(peak)[1], SMALLEST) if peak else 0
+        made = cls(library, data, segments, peak, base)
+        made._begin()
         return made
 
-    def sums(self, labels: Tensor) -> Tensor | None:
+    def _begin(self) -> None:
+        """Sums of nothing."""
+        columns = self.data.shape[1]
+        self.counts = torch.zeros(self.segments, dtype=torch.int64)
+        sums = torch.zeros(self._levels, self.segments, columns, dtype=torch.int64)
+        threads = cores()
+        work = torch.zeros(threads - 1, NEAR, self.segments, columns, dtype=torch.int64)
+        rounded = torch.zeros(self.segments, columns, dtype=torch.float64)
+        self._held = [sums, work, rounded]
+        self._call = Segments(
+            data=self.data.data_ptr(),
+            stride=self.data.stride(0),
+            rows=len(self.data),
+            is_double=self.data.dtype == torch.float64,
+            columns=columns,
+            base=None if self.base is None else self.base.data_ptr(),
+            segments=self.segments,
+            top=max(frexp(self.peak)[1], SMALLEST) if self.peak else 0,
+            levels=self._levels,
+            threads=threads,
+            sums=sums.data_ptr(),
+            counts=self.counts.data_ptr(),
+            work=work.data_ptr(),
+            rounded=rounded.data_ptr(),
+        )
+        self._labels = self._weights = None
+
+    def sums(self, labels: Tensor, weights: Tensor | None = None) -> Tensor | None:
         """The sums for these labels (int32), correctly rounded; None when the numbers differ by too many bits."""
-        labels = labels.to(torch.int32).contiguous()
-        while self._sums is None or not self._moved(labels):
-            if self._sums is not None:
-                later = [levels for levels in LEVELS if levels > self._levels]
-                if not later:
-                    return None
-                self._levels = later[0]
-            self._sums = torch.zeros(self._levels, self.segments, self.data.shape[1], 2, dtype=torch.int64)
-            self.counts = torch.zeros(self.segments, dtype=torch.int64)
-            self._labels = None
-        self._labels = labels
+        return self._found(labels, weights, False)
+
+    def means(self, labels: Tensor) -> Tensor | None:
+        """The sums over the number of their rows, 0 where there is none."""
+        return self._found(labels, None, True)
+
+    def _found(self, labels: Tensor, weights: Tensor | None, divide: bool) -> Tensor | None:
+        if labels.dtype != torch.int32 or not labels.is_contiguous():
+            labels = labels.to(torch.int32).contiguous()
         out = torch.empty(self.segments, self.data.shape[1], dtype=torch.float64)
-        assert self._top is not None
-        self.library.rounded(self._sums, self._levels, self._top, out)
+        while not self._moved(labels, weights, divide, out):
+            later = [levels for levels in LEVELS if levels > self._levels]
+            if not later:
+                return None
+            self._levels = later[0]
+            self._begin()
+        self._labels, self._weights = labels, weights
+        self.empty = self._call.empty
         return out
 
-    def _moved(self, labels: Tensor) -> bool:
-        moved = self.library.segments(
-            data=self.data,
-            stride=self.data.stride(0),
-            rows=len(labels),
-            is_double=self.data.dtype == torch.float64,
-            columns=self.data.shape[1],
-            before=self._labels,
-            labels=labels,
-            segments=self.segments,
-            top=self._top,
-            levels=self._levels,
-            threads=cores(),
-            sums=self._sums,
-            counts=self.counts,
-        )
-        return moved is not None
+    def _moved(self, labels: Tensor, weights: Tensor | None, divide: bool, out: Tensor) -> bool:
+        call = self._call
+        call.labels, call.out, call.divide = labels.data_ptr(), out.data_ptr(), divide
+        call.before = None if self._labels is None else self._labels.data_ptr()
+        if weights is not None:
+            call.weights = weights.data_ptr()
+            call.before_weights = None if self._weights is None else self._weights.data_ptr()
+        return self.library.segments(call)

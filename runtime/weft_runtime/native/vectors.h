@@ -1,6 +1,7 @@
 // A vector of floats as wide as the machine the file is compiled for, and the few operations the kernels need.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -35,17 +36,55 @@ static inline Ints load(const int32_t* at) {
 }
 static inline void store(int32_t* at, Ints v) { std::memcpy(at, &v, sizeof v); }
 static inline Ints every(int32_t x) { return Ints{} + x; }
+static inline Floats number(Ints v) { return __builtin_convertvector(v, Floats); }
+static inline Ints least(Ints a, Ints b) { return a < b ? a : b; }
+static inline Ints most(Ints a, Ints b) { return a > b ? a : b; }
+
+// Sums of two products of 16 bits each, where the machine has them; a value that is not to be loaded anew.
+#if defined(__AVX512F__) ? defined(__AVX512BW__) : defined(__AVX__) ? defined(__AVX2__) : defined(__SSE2__)
+#define WEFT_SHORTS 1
+#if defined(__AVX512F__)
+static inline Ints products(Ints a, Ints b) { return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b); }
+#elif defined(__AVX2__)
+static inline Ints products(Ints a, Ints b) { return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b); }
+#else
+static inline Ints products(Ints a, Ints b) { return (Ints)_mm_madd_epi16((__m128i)a, (__m128i)b); }
+#endif
+// sum += products of a and b, without a copy of the sum.
+static inline void add_products(Ints& sum, Ints a, Ints b) {
+  const Ints both = products(a, b);
+#if defined(__AVX512F__)
+  asm("vpaddd %1, %0, %0" : "+v"(sum) : "v"(both));
+#elif defined(__AVX2__)
+  asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(both));
+#else
+  sum += both;
+#endif
+}
+static inline void in_register(Ints& v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#else
+  asm("" : "+x"(v));
+#endif
+}
+#else
+#define WEFT_SHORTS 0
+#endif
 
 #if defined(__AVX512F__)
 static inline Floats every(float x) { return (Floats)_mm512_set1_ps(x); }
+static inline Floats root(Floats a) { return (Floats)_mm512_sqrt_ps((__m512)a); }
 static inline Floats least(Floats a, Floats b) { return (Floats)_mm512_min_ps((__m512)a, (__m512)b); }
 static inline Floats most(Floats a, Floats b) { return (Floats)_mm512_max_ps((__m512)a, (__m512)b); }
 #elif defined(__AVX__)
 static inline Floats every(float x) { return (Floats)_mm256_set1_ps(x); }
+static inline Floats root(Floats a) { return (Floats)_mm256_sqrt_ps((__m256)a); }
 static inline Floats least(Floats a, Floats b) { return (Floats)_mm256_min_ps((__m256)a, (__m256)b); }
 static inline Floats most(Floats a, Floats b) { return (Floats)_mm256_max_ps((__m256)a, (__m256)b); }
 #else
 static inline Floats every(float x) { return Floats{x, x, x, x}; }
+static inline Floats root(Floats a) { return Floats{sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])}; }
 static inline Floats least(Floats a, Floats b) { return a < b ? a : b; }
 static inline Floats most(Floats a, Floats b) { return a > b ? a : b; }
 #endif

@@ -1,0 +1,355 @@
+// The best key of every query, with a certificate, and bounds that save most of the work when keys move a little.
+//
+// A score to be minimised is v[j] = bias[j] + sum_f x[f] w[f, j], x the centred and scaled features of a query. It is looked
+// at in three precisions, each with a bound of its error: whole numbers of 16 bits (shorts.h), float32, where a row is
+// certain when the second best is behind by more than  e0 + e1 |x|  (twice the error of v, from the caller), and float64
+// with exact features, where the caller gives the keys for it; what is left is the caller's. No number is trusted beyond
+// its bound: comparisons are written so that NaN means doubt.
+//
+// Bounds (distances only): upper >= |x - best key|, lower <= |x - any other key|, in the units of the data. Keys that have
+// moved since are accounted for by `drift` (per key, total path since the start) and `spread` (sum of the largest moves):
+// the stored numbers are upper - drift and lower + spread at the time they were made, so that rows need not be touched.
+#pragma once
+
+#include "fine.h"
+#include "shorts.h"
+#include "threads.h"
+
+namespace weft {
+
+constexpr double UP = 1 + 0x1p-40, DOWN = 1 - 0x1p-40;
+constexpr int64_t CHUNK = 4096, AHEAD = 8;
+
+static inline float above(double x) { return (float)(x + std::fabs(x) * 0x1p-22 + 0x1p-120); }
+static inline float below(double x) { return (float)(x - std::fabs(x) * 0x1p-22 - 0x1p-120); }
+
+}  // namespace weft
+
+// Everything one search needs; see search.py.
+extern "C" struct WeftSearch {
+  const void* data;  // (rows, features) as stored
+  int64_t stride;    // numbers from row to row
+  int64_t rows;
+  int32_t is_double;
+  int32_t features;
+  const double* centre;  // (features)
+  double power;          // features are multiplied by this power of two
+  const float* table;
+  const float* bias;
+  WeftWhole shorts;  // null table: float32 at once
+  int32_t keys;
+  int32_t ties;          // 1: equal scores are exact, and the first key wins
+  float e0, e1;          // a lead must be larger than this
+  int32_t distance;
+  int32_t threads;
+  const double* exact;   // (keys, features) the keys as they are, for float64; null: leave doubt to the caller
+  const double* offset;  // (keys) what the exact score adds to the products or squares
+  double tolerance;      // a lead in exact scores that counts as none
+  double grow;           // |x|^2 as computed is right up to this factor
+  // bounds; null where none are kept
+  float* upper;
+  float* lower;
+  const int32_t* before;   // the label each row has; null: every row is scanned
+  const double* previous;  // (keys, features) the keys that the bounds have accounted for
+  double* drift;           // (keys) moved along with the keys
+  double spread;
+  int32_t* label;    // out
+  int64_t* doubt;    // out: the rows of which nothing is proved, as many as there is room for
+  int64_t room;
+  int64_t scanned;   // out: rows whose scores were computed
+  int64_t refined;   // out: rows that were looked at again in float32
+  int64_t doubled;   // out: rows settled in float64
+  int64_t doubtful;  // out: rows of which nothing is proved
+};
+
+namespace weft {
+
+struct Waiting {  // rows of a tile that is not full yet
+  int64_t row[TILE];
+  int many = 0;
+
+  bool in_order() const { return row[many - 1] - row[0] == many - 1; }
+};
+
+// What the keys say about rows that have them: half the way to the nearest other key, or less, and numbers that tell
+// whether a label stands: upper - lower < both, or upper < alone.
+struct Standing {
+  double half;
+  float both, alone;
+};
+
+template <class Real>
+struct Searcher {
+  WeftSearch& s;
+  const Standing* standing;
+  const Real* data;
+  const int blocks;
+  std::vector<Real> centre;
+  std::vector<float> line, zero;
+  Fine fine;
+  InShorts shorts;
+  Waiting all, close;  // rows to be looked at; rows that are too close for the first look
+  int64_t scanned = 0, refined = 0, doubled = 0;
+  std::vector<int64_t> doubt, open;
+
+  Searcher(WeftSearch& search, const Standing* standing)
+      : s(search), standing(standing), data((const Real*)search.data), blocks((search.keys + KEYS - 1) / KEYS),
+        centre(search.centre, search.centre + search.features), line(search.features), zero(search.features),
+        fine(search.features), shorts(search.features, (float)(search.power * search.shorts.scale)),
+        open(search.before ? CHUNK + 1 : 0) {}
+
+  const Real* row(int64_t i) const { return data + i * s.stride; }
+
+  void add(int64_t i) {
+    all.row[all.many++] = i;
+    if (all.many == TILE) flush();
+  }
+
+  void flush() {
+    if (!all.many) return;
+    scanned += all.many;
+    if (s.shorts.table) look_in_shorts(all);
+    else look_again(all);
+    all.many = 0;
+  }
+
+  void flush_close() {
+    if (close.many) look_again(close);
+    close.many = 0;
+  }
+
+  void name(const Waiting& w, const int32_t* index) {
+    if (w.in_order()) {
+      std::memcpy(s.label + w.row[0], index, w.many * sizeof(int32_t));
+    } else {
+      for (int p = 0; p < w.many; p++) s.label[w.row[p]] = index[p];
+    }
+  }
+
+  void put_close(int64_t i) {
+    refined++;
+    close.row[close.many++] = i;
+    if (close.many == TILE) flush_close();
+  }
+
+  // ---------------------------------------------------------------- 16 bits
+  void look_in_shorts(const Waiting& w) {
+    for (int p = 0; p < w.many; p++) put(p, row(w.row[p]));
+    shorts.scan(s.shorts.table, s.shorts.bias, blocks, w.many);
+    name(w, shorts.index);
+    // a: how far a query may be from its numbers, where the second term is rounding in float32; b: how far a key may be
+    const float half = (float)(0.5 * std::sqrt((double)s.features) * (1 + 0x1p-10) + 0x1p-6);
+    const float reach = (float)(s.shorts.reach * (1 + 0x1p-10)), b = (float)(s.shorts.error * (1 + 0x1p-10) + 0x1p-6);
+    const float most = (float)(s.shorts.most * (1 + 0x1p-10)), squares = s.distance ? 2 * b * (reach + b) : 0;
+    const float grow = (float)(1 + (s.features + 8) * 0x1p-23), shrink = 1 / grow;
+    const float unit = (float)(1 / (s.power * s.shorts.scale)), more = 1 + 0x1p-20f, less = 1 - 0x1p-20f;
+    const Floats none{};
+    float near[TILE], far[TILE];
+    int32_t unsure[TILE];
+    for (int p = 0; p < TILE; p += W) {  // 512: rounding of scores to float32
+      const Ints one = load(shorts.best + p), two = load(shorts.second + p);
+      const Floats square = load(shorts.square + p), best = 2 * number(one), second = 2 * number(two);
+      const Floats lead = 2 * number((two >> 1) - (one >> 1)), length = root(square * grow), a = half + length * 0x1p-21f;
+      const Floats to_best = root(weft::most(none, square * grow + best + 512));
+      const Floats to_second = root(weft::most(none, square * grow + second + 512));
+      const Floats apart = 2 * (length * b + a * reach + a * b + 2) + squares;
+      const Floats geometric = (a + b) * (to_best + to_second) + (s.distance ? 4 : INF);
+      const Ints certain = (lead > least(apart, geometric) * (1 + 0x1p-10f)) & (length * reach + most < 0x1.fp30f);
+      const Floats behind = root(weft::most(none, square * shrink + second - 512)) * less - (a + b);
+      store(unsure + p, ~certain);
+      store(near + p, (to_best + a + b) * more * unit);
+      store(far + p, behind * (behind > 0 ? every(unit * less) : every(unit * more)));
+    }
+    if (s.upper)
+      for (int p = 0; p < w.many; p++) remember(w.row[p], shorts.index[p], near[p], far[p]);
+    int32_t any = 0;
+    for (int p = 0; p < w.many; p++) any |= unsure[p];
+    if (!any) return;
+    for (int p = 0; p < w.many; p++)
+      if (unsure[p]) put_close(w.row[p]);
+  }
+
+  // A row as whole numbers; with the centre taken off first where float32 could not hold both.
+  void put(int p, const float* x) { shorts.put(p, x, centre.data()); }
+  void put(int p, const double* x) {
+    for (int f = 0; f < s.features; f++) line[f] = (float)(x[f] - centre[f]);
+    shorts.put(p, line.data(), zero.data());
+  }
+
+  // ---------------------------------------------------------------- float32
+  void look_again(const Waiting& w) {
+    for (int p = 0; p < w.many; p++) fine.put(p, row(w.row[p]), centre.data(), (Real)s.power);
+    fine.scan(s.table, s.bias, blocks, w.many);
+    name(w, fine.index);
+    const float grow = (float)s.grow;
+    float needed[TILE];
+    int32_t unsure[TILE];
+    for (int p = 0; p < TILE; p++) {
+      needed[p] = s.e0 + s.e1 * std::sqrt(fine.square[p] * grow);
+      const float lead = fine.second[p] - fine.best[p];
+      unsure[p] = s.ties ? !(lead >= 0) : !(lead > needed[p]);
+    }
+    if (s.upper) {
+      const double unit = 1 / s.power;
+      for (int p = 0; p < w.many; p++) {
+        const double size = fine.square[p], error = needed[p];
+        const double near = std::sqrt(std::max(0.0, fine.best[p] + size * s.grow + error)) * unit * UP;
+        const double far = std::sqrt(std::max(0.0, fine.second[p] + size / s.grow - error)) * unit * DOWN;
+        remember(w.row[p], fine.index[p], near, far);
+      }
+    }
+    int32_t any = 0;
+    for (int p = 0; p < w.many; p++) any |= unsure[p];
+    if (any)
+      for (int p = 0; p < w.many; p++)
+        if (unsure[p]) settle(w.row[p]);
+  }
+
+  void remember(int64_t i, int32_t key, double near, double far) {
+    s.upper[i] = above(near - s.drift[key]);
+    s.lower[i] = below(far + s.spread);
+  }
+
+  // ---------------------------------------------------------------- float64
+  void settle(int64_t i) {
+    if (s.exact && again(i)) doubled++;
+    else doubt.push_back(i);
+    if (s.upper) s.upper[i] = INF, s.lower[i] = -INF;
+  }
+
+  // The score of a key with the numbers as they are: the sum, and the sizes of what was added.
+  double exact_score(const Real* x, int32_t j, double& size) const {
+    const double* k = s.exact + (size_t)j * s.features;
+    double part[8] = {}, sizes[8] = {};
+    int f = 0;
+    if (s.distance) {
+      const double sum = own_square(x, k) + s.offset[j];
+      size = sum + 2 * std::fabs(s.offset[j]);
+      return sum;
+    }
+    for (; f + 8 <= s.features; f += 8)
+      for (int e = 0; e < 8; e++) {
+        const double product = (double)x[f + e] * k[f + e];
+        part[e] -= product;
+        sizes[e] += std::fabs(product);
+      }
+    double sum = s.offset[j];
+    size = std::fabs(sum);
+    for (; f < s.features; f++) {
+      const double product = (double)x[f] * k[f];
+      sum -= product;
+      size += std::fabs(product);
+    }
+    for (int e = 0; e < 8; e++) sum += part[e], size += sizes[e];
+    return sum;
+  }
+
+  // float64 with the numbers as they are. The error of a sum of r products is below (r + 4) 2^-53 times their sizes.
+  bool again(int64_t i) {
+    const Real* x = row(i);
+    const double share = (s.features + 6) * 0x1p-52, none = std::numeric_limits<double>::infinity();
+    double best = none, error_of_best = 0, rest = none;  // rest: below the exact score of every other key
+    int32_t name = 0;
+    for (int32_t j = 0; j < s.keys; j++) {
+      double size;
+      const double sum = exact_score(x, j, size), error = share * size + 0x1p-1000;
+      if (sum < best) {
+        rest = std::min(rest, best - error_of_best);
+        best = sum, error_of_best = error, name = j;
+      } else {
+        rest = std::min(rest, sum - error);
+      }
+    }
+    s.label[i] = name;
+    return rest > best + error_of_best + s.tolerance;
+  }
+
+  double own_square(const Real* x, const double* k) const {
+    double part[8] = {};
+    int f = 0;
+    for (; f + 8 <= s.features; f += 8)
+      for (int e = 0; e < 8; e++) {
+        const double gap = (double)x[f + e] - k[f + e];
+        part[e] += gap * gap;
+      }
+    double sum = 0;
+    for (; f < s.features; f++) {
+      const double gap = (double)x[f] - k[f];
+      sum += gap * gap;
+    }
+    for (int e = 0; e < 8; e++) sum += part[e];
+    return sum;
+  }
+
+  void range(int64_t first, int64_t last) {
+    if (s.before) {
+      stand(first, last);
+    } else {
+      for (int64_t i = first; i < last; i++) add(i);
+    }
+    flush();
+    flush_close();
+  }
+
+  double limit(int64_t i, int32_t a) const {  // below the distance to every other key
+    return std::max((double)s.lower[i] - s.spread, standing[a].half) * DOWN;
+  }
+
+  // Labels that still stand, by their bounds or by their own distance, are kept; the other rows are scanned.
+  void stand(int64_t first, int64_t last) {
+    int64_t many = 0, left = 0;
+    for (int64_t i = first; i < last; i++) {  // without branches: nobody could predict them
+      const int32_t a = s.before[i];
+      const float upper = s.upper[i];
+      s.label[i] = a;
+      open[many] = i;
+      many += !((upper - s.lower[i] < standing[a].both) | (upper < standing[a].alone));
+    }
+    for (int64_t at = 0; at < many; at++) {
+      const int64_t i = open[at];
+      if (at + AHEAD < many) __builtin_prefetch(row(open[at + AHEAD]));
+      const int32_t a = s.before[i];
+      const double own = std::sqrt(own_square(row(i), s.exact + (size_t)a * s.features) * UP + 0x1p-1000) * UP;
+      const bool stands = own < limit(i, a);
+      if (stands) s.upper[i] = above(own - s.drift[a]);
+      open[left] = i;
+      left += !stands;
+    }
+    for (int64_t at = 0; at < left; at++) add(open[at]);
+  }
+};
+
+// Moves drift and spread along with the keys, and says what the keys as they are now mean for rows that have them.
+inline bool stand(WeftSearch& s, std::vector<Standing>& standing) {
+  double largest = 0;
+  for (int32_t j = 0; j < s.keys; j++) {
+    double square = 0;
+    for (int f = 0; f < s.features; f++) {
+      const double gap = s.exact[(size_t)j * s.features + f] - s.previous[(size_t)j * s.features + f];
+      square += gap * gap;
+    }
+    const double moved = std::sqrt(square * UP) * UP + 0x1p-500;  // squares below that are lost
+    s.drift[j] = (s.drift[j] + moved) * UP;
+    largest = std::max(largest, moved);
+  }
+  s.spread = (s.spread + largest) * UP;
+  standing.resize(s.keys);
+  return share(s.keys, 4 * TILE, s.threads, [&](int64_t first, int64_t last, int) {
+    Fine fine(s.features);
+    for (int64_t from = first; from < last; from += TILE) {
+      const int many = (int)std::min<int64_t>(TILE, last - from);
+      for (int p = 0; p < many; p++) fine.put(p, s.exact + (from + p) * s.features, s.centre, s.power);
+      fine.scan(s.table, s.bias, padded(s.keys) / KEYS, many);
+      for (int p = 0; p < many; p++) {
+        const int64_t j = from + p;
+        const double size = fine.square[p], error = s.e0 + s.e1 * std::sqrt(size * s.grow);
+        const double other = fine.index[p] == j ? fine.second[p] : fine.best[p];  // not itself
+        const double half = std::sqrt(std::max(0.0, other + size / s.grow - error)) * DOWN / (2 * s.power);
+        // rounded so that float32 cannot err on the wrong side
+        standing[j] = {half, (float)(-(s.spread + s.drift[j]) * (1 + 0x1p-20)), below(half - s.drift[j])};
+      }
+    }
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,125 @@
+// Keys made ready for a search: centred, scaled, rounded to float32, and to 16 bits for a first look.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "vectors.h"
+
+// Whole numbers of 16 bits that stand for keys, in pairs of features (blocks, pairs, KEYS); see library.py.
+extern "C" struct WeftWhole {
+  int32_t* table;  // null: not wanted
+  int32_t* bias;   // (blocks * KEYS)
+  double scale;    // out: keys and queries times this are rounded to whole numbers; 0: they do not fit
+  double reach;    // out: the length of the longest key, in whole numbers
+  double most;     // out: the largest bias
+  double error;    // out: no key is farther than this from what stands for it
+};
+
+// See library.py, which has the same fields in the same order.
+extern "C" struct WeftTable {
+  const double* keys;    // (count, features)
+  const double* offset;  // (count) what the score adds for features that all queries share
+  const double* centre;  // (features)
+  int32_t count;
+  int32_t features;
+  int32_t distance;  // 1: distances, 0: inner products
+  double power;      // of the keys
+  double both;       // power of the keys times power of the queries
+  double length;     // of most queries, centred and scaled
+  double top;        // no feature of a query is larger, centred and scaled
+  float* table;      // out: blocks of KEYS keys (blocks, features, KEYS)
+  float* bias;       // out: (blocks * KEYS), +infinity for keys that are not there
+  WeftWhole shorts;  // the same in 16 bits
+  double reach;      // out: the length of the longest key, centred and scaled
+  double most;       // out: the largest offset, scaled
+  double peak;       // out: the largest number in keys and offset
+  int32_t whole;     // out: all of them are whole numbers
+};
+
+namespace weft {
+
+constexpr float INF = std::numeric_limits<float>::infinity();
+constexpr int32_t FAR = std::numeric_limits<int32_t>::max();
+
+inline int padded(int count) { return (count + KEYS - 1) / KEYS * KEYS; }
+inline int pairs_of(int features) { return (features + 7) / 8 * 4; }
+
+inline double centred(const WeftTable& t, int j, int f) {
+  const double number = t.keys[(size_t)j * t.features + f];
+  return (t.distance ? number - t.centre[f] : number) * t.power;
+}
+
+// Numbers of 16 bits such that no score of a query of the usual length leaves 32 bits.
+inline void fill_shorts(WeftTable& t, WeftWhole& out, double largest) {
+  out.scale = 0;
+  const double longest = std::max(t.reach, t.length) + 0x1p-60;
+  double scale = 32766 / (std::max(t.top, largest) + 0x1p-60);
+  scale = std::min(scale, 0x1p15 / std::sqrt((t.reach + 0x1p-60) * longest));
+  if (t.most > 0) scale = std::min(scale, 0x1p14 / std::sqrt(t.most));
+  scale = (float)(scale * (1 - 0x1p-20));
+  if (!(scale >= 256 && scale < 0x1p40)) return;
+  out.reach = out.most = out.error = 0;
+  const int pairs = pairs_of(t.features);
+  std::vector<int16_t> row(2 * (size_t)pairs);
+  for (int j = 0; j < padded(t.count); j++) {
+    int32_t* to = out.table + (size_t)(j / KEYS) * pairs * KEYS + j % KEYS;
+    double square = 0, error = 0;
+    std::fill(row.begin(), row.end(), 0);
+    for (int f = 0; j < t.count && f < t.features; f++) {
+      const double number = centred(t, j, f) * scale, whole = std::nearbyint(number);
+      row[f] = (int16_t)-whole;
+      square += whole * whole;
+      error += (number - whole) * (number - whole);
+    }
+    for (int p = 0; p < pairs; p++) std::memcpy(to + (size_t)p * KEYS, &row[2 * (size_t)p], sizeof *to);
+    out.bias[j] = FAR;
+    if (j >= t.count) continue;
+    const double offset = t.offset[j] * t.both * scale * scale;
+    const double bias = std::floor(t.distance ? (square + offset) / 2 : offset);
+    out.bias[j] = (int32_t)bias;
+    out.most = std::max(out.most, std::fabs(bias));
+    out.reach = std::max(out.reach, square);
+    out.error = std::max(out.error, error);
+  }
+  out.reach = std::sqrt(out.reach);
+  out.error = std::sqrt(out.error);
+  out.scale = scale;
+}
+
+inline void fill(WeftTable& t) {
+  t.reach = t.most = t.peak = t.shorts.scale = 0;
+  t.whole = 1;
+  double largest = 0;
+  for (int j = 0; j < padded(t.count); j++) {
+    float* out = t.table + (size_t)(j / KEYS) * t.features * KEYS + j % KEYS;
+    if (j >= t.count) {
+      t.bias[j] = INF;
+      for (int f = 0; f < t.features; f++) out[(size_t)f * KEYS] = 0;
+      continue;
+    }
+    const double* key = t.keys + (size_t)j * t.features;
+    double square = 0;
+    for (int f = 0; f < t.features; f++) {
+      const double number = centred(t, j, f);
+      out[(size_t)f * KEYS] = (float)number * (t.distance ? -2 : -1);
+      square += number * number;
+      largest = std::max(largest, std::fabs(number));
+      t.peak = std::max(t.peak, std::fabs(key[f]));
+      t.whole &= key[f] == std::nearbyint(key[f]);
+    }
+    t.bias[j] = (float)(t.offset[j] * t.both + (t.distance ? square : 0));
+    t.reach = std::max(t.reach, square);
+    t.most = std::max(t.most, std::fabs(t.offset[j]));
+    t.whole &= t.offset[j] == std::nearbyint(t.offset[j]);
+  }
+  t.peak = std::max(t.peak, t.most);
+  t.reach = std::sqrt(t.reach);
+  t.most *= t.both;
+  if (t.shorts.table) fill_shorts(t, t.shorts, largest);
+}
+
+}  // namespace weft

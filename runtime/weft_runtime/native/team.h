@@ -1,0 +1,93 @@
+// Threads that lend a hand: the caller goes through the pieces of a task, and so do helpers that have a core to run on.
+//
+// The caller waits only for pieces that a helper is at work on, never for a helper to come: a busy machine costs no more
+// than the help. Helpers live as long as one call and hold nothing but the team itself, so none is waited for at the end.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <thread>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace weft {
+
+class Team {
+ public:
+  // A team of at most `threads`, the caller among them; work() is the caller's part.
+  template <class Work>
+  static void run(int threads, Work work) {
+    auto team = std::make_shared<Team>();
+    try {
+      for (int t = 1; t < threads; t++) std::thread([team] { team->help(); }).detach();
+    } catch (const std::exception&) {
+      // fewer than hoped for
+    }
+    struct Stop {
+      Team& team;
+      ~Stop() { team.stop_.store(true, std::memory_order_release); }
+    } stop{*team};
+    work(*team);
+  }
+
+  // piece(number) for every number below `count`, which is less than a million. Pieces must not throw.
+  template <class Piece>
+  void share(int64_t count, Piece piece) {
+    if (count == 1) return piece(0);
+    task_ = &piece;
+    call_ = [](void* task, int64_t number) { (*(Piece*)task)(number); };
+    done_.store(0, std::memory_order_relaxed);
+    const uint64_t turn = (ticket_.load(std::memory_order_relaxed) >> (2 * BITS)) + 1;
+    ticket_.store(turn << (2 * BITS) | (uint64_t)count << BITS, std::memory_order_release);
+    while (one(true)) {
+    }
+    for (int spin = 0; done_.load(std::memory_order_acquire) < count; spin++) rest(spin);
+  }
+
+ private:
+  static constexpr int BITS = 20, SPINS = 1000;
+
+  // Takes a piece and does it: the caller from the front, helpers from the back, so that each meets its own pieces again
+  // in the next task of the kind. A ticket names the task, so that nobody takes a piece of one that is over.
+  bool one(bool front) {
+    constexpr uint64_t mask = (1u << BITS) - 1;
+    uint64_t ticket = ticket_.load(std::memory_order_acquire), rest;
+    do {
+      if ((ticket & mask) >= (ticket >> BITS & mask)) return false;
+      rest = front ? ticket + 1 : ticket - (1u << BITS);
+    } while (!ticket_.compare_exchange_weak(ticket, rest, std::memory_order_acq_rel));
+    call_(task_, (int64_t)(front ? ticket & mask : (rest >> BITS & mask)));
+    done_.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+
+  void help() {
+    for (int spin = 0; !stop_.load(std::memory_order_acquire); spin++) {
+      if (one(false))
+        spin = 0;
+      else
+        rest(spin);
+    }
+  }
+
+  static void rest(int spin) {
+    if (spin >= SPINS)
+      std::this_thread::yield();  // somebody else may need the core
+#if defined(__SSE2__)
+    else
+      _mm_pause();
+#endif
+  }
+
+  void* task_ = nullptr;
+  void (*call_)(void*, int64_t) = nullptr;
+  std::atomic<uint64_t> ticket_{0};  // number of the task, end and start of the pieces that are left
+  std::atomic<int64_t> done_{0};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace weft
