@@ -162,6 +162,20 @@ def test_a_whole_run(run: Run, tmp_path: Path) -> None:
     assert "| pure GEMM (limit) |" in path.read_text()
 
 
+@pytest.mark.slow
+def test_what_a_certificate_costs(run: Run) -> None:
+    """Compiles the kernels a second time."""
+    code, out, _ = run("certificate-32-1000", "--scale", 0.05, "--repeat", 2, "--json")
+    (found,) = json.loads(out)["contests"]
+    assert code == 0
+    assert [m["peer"] for m in found["measurements"]] == ["weft-layer", "trusted", "certified"]
+    ours, trusted, certified = found["measurements"]
+    settled = [m["facts"]["tiers"] for m in found["measurements"]]
+    assert settled[1]["bound"] == 1000  # the masks of 1,000 centers alone: no row was in doubt
+    assert trusted["ratio"]["wall_min"] > 0
+    assert (ours["agreement"]["rows"], certified["agreement"]["rows"]) == (0, 0)
+
+
 def test_contests_are_told_one_by_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made = sample().contests[0]
     monkeypatch.setattr(running, "hold", lambda *_: made)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from benching import SMALL, contest, measured, results
+from pages import ROOT
 from weft.bench.peers import PEERS
-from weft.bench.peers.ours import ragged_sizes
+from weft.bench.peers.ours import TRUSTING, ragged_sizes
+from weft.bench.results import Agreement
 from weft.bench.samples import arrays
 from weft.bench.targets import TARGETS, Target
 from weft.bench.verdicts import mark, verdicts
 from weft.bench.workloads import NAMES, WORKLOADS, find, scaled
+from weft_runtime.native import building
 
 
 def test_ratios_are_of_times_per_iteration() -> None:
@@ -60,6 +64,24 @@ def test_a_limit_is_how_many_times_longer_we_take() -> None:
     (found,) = verdicts(results(one, two))
     assert (found.measured, found.workload, found.mark) == (2.0, "iteration-32-1000", "not met")
     assert verdicts(results(one))[0].mark == "met"
+
+
+def test_a_certificate_is_measured_against_answers_that_are_trusted() -> None:
+    def layer(seconds: float) -> list[str]:
+        ours = measured("weft-layer", [seconds], iterations=1)
+        trusted = measured("trusted", [1.0], iterations=1, agreement=Agreement(rows=3))
+        return [v.mark for v in verdicts(results(contest("certificate-32-1000", ours, trusted)))]
+
+    assert layer(1.15) == layer(0.8) == ["met"]
+    assert layer(1.16) == ["not met"]
+
+
+def test_only_the_bench_can_do_without_a_certificate() -> None:
+    sources = [path for path in (ROOT / "runtime").rglob("*") if path.suffix in (".py", ".h", ".cpp")]
+    assert [path.name for path in sources if "TRUSTING" in path.read_text()] == ["fine.h"]
+    with pytest.raises(ValueError, match="one layer"):
+        PEERS["trusted"].make().prepare(replace(find("certificate-32-1000"), iterations=2), 1)
+    assert TRUSTING not in building.FLAGS
 
 
 def test_memory_is_per_point_beyond_what_threads_may_take() -> None:

@@ -86,3 +86,74 @@ def test_columns_of_a_wider_array() -> None:
     found = summed(wide[:, 1:3], 1).sums(torch.zeros(10, dtype=torch.int32))
     assert found is not None
     assert found.tolist() == [wide[:, 1:3].sum(0).tolist()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    numbers=st.lists(NUMBERS, min_size=24, max_size=24),
+    rounds=st.lists(
+        st.tuples(
+            st.lists(st.integers(-1, 1), min_size=24, max_size=24),
+            st.lists(st.sampled_from([1.0, 0.1, -0.3, 0.0, 3e-7, 1e5]), min_size=24, max_size=24),
+        ),
+        min_size=2,
+        max_size=4,
+    ),
+)
+def test_weights_and_labels_that_are_counted_on(
+    numbers: list[float], rounds: list[tuple[list[int], list[float]]]
+) -> None:
+    """Products are rounded once, their sums once; rows move when their label changes, or their weight alone."""
+    kernels = library()
+    assert kernels is not None
+    data = torch.tensor(numbers, dtype=torch.float64).reshape(12, 2)
+    base = (torch.arange(12) // 3 * 2).to(torch.int32)  # four groups of two segments
+    total = NativeSums.of(kernels, data, 8, 1e36, base)
+    assert total is not None
+    for labels, factors in rounds:
+        wanted, weights = labels[:12], torch.tensor(factors[:12], dtype=torch.float64)
+        found = total.sums(torch.tensor(wanted, dtype=torch.int32), weights)
+        if found is None:
+            return  # too many bits apart: others add them
+        for segment in range(8):
+            rows = [row for row in range(12) if wanted[row] >= 0 and wanted[row] + int(base[row]) == segment]
+            for column in range(2):
+                parts = [float(weights[row]) * float(data[row, column]) for row in rows]
+                assert float(found[segment, column]) == math.fsum(parts)
+            assert int(total.counts[segment]) == len(rows)
+
+
+def test_means_and_what_is_empty() -> None:
+    data = torch.tensor([[1.0, 2.0], [2.0, 5.0], [4.0, -1.0], [0.1, 0.2]])
+    total = summed(data, 4)
+    found = total.means(torch.tensor([0, 0, 2, 0], dtype=torch.int32))
+    assert found is not None
+    column = data[[0, 1, 3]].to(torch.float64)
+    assert found[0].tolist() == [math.fsum(part) / 3 for part in column.T.tolist()]
+    assert found[2].tolist() == [4.0, -1.0]
+    assert found[1].tolist() == found[3].tolist() == [0.0, 0.0]
+    assert total.empty == 2
+    kept = found.clone()
+    again = total.means(torch.tensor([3, 0, 2, 0], dtype=torch.int32))
+    assert again is not None
+    assert total.empty == 1
+    assert torch.equal(found, kept)  # what was given stays as it is
+    assert again[3].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("rows", [3000, 200_000])
+def test_sums_beyond_the_whole_numbers_of_a_double(rows: int) -> None:
+    """Two pieces whose sum one addition rounds, and those that need 128 bits."""
+    generator = torch.Generator().manual_seed(3)
+    data = torch.rand(rows, 5, generator=generator, dtype=torch.float64) + 1
+    found = summed(data, 1).sums(torch.zeros(rows, dtype=torch.int32))
+    assert found is not None
+    assert found[0].tolist() == [math.fsum(column) for column in data.T.tolist()]
+
+
+def test_more_rows_than_64_bits_hold_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = library()
+    assert kernels is not None
+    data = torch.ones(10, 1)
+    monkeypatch.setattr(sums_module, "MOST", 9)
+    assert NativeSums.of(kernels, data, 1, 1.0) is None

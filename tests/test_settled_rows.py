@@ -39,13 +39,16 @@ def test_counts_are_differences() -> None:
 
 def test_a_verdict_has_a_table_of_layers() -> None:
     verdict = weft.verify(weft.compile(NEAREST, {"d": 1, "k": 2}), cases=8, dtypes=("float64",))
-    checks = {check.name: check for check in verdict.checks}
-    rows = checks["layers (l2, float64)"].settled
+    checks = {(check.name, check.backend): check for check in verdict.checks}
+    rows = checks["layers (l2, float64)", "reference"].settled
+    fast = checks["layers (l2, float64)", "linear"].settled
+    assert [row.float64 + row.exact for row in rows] == [row.fast + row.float64 + row.exact for row in fast]
     assert [row.layer for row in rows] == [1, 2, 3]
     assert all(row.float64 > 0 and row.undecided == 0 for row in rows)
     assert sum(row.exact for row in rows) > 0, "near-ties are among the cases"
     back = json.loads(json.dumps(verdict.json()))
-    (listed,) = [check["settled"] for check in back["checks"] if check["name"] == "layers (l2, float64)"]
+    named = [check for check in back["checks"] if check["name"] == "layers (l2, float64)"]
+    (listed,) = [check["settled"] for check in named if check["backend"] == "reference"]
     assert listed[0] == {"layer": 1, "float64": rows[0].float64, "exact": rows[0].exact, "undecided": 0, "fast": 0}
 
 

@@ -16,7 +16,7 @@ def test_a_right_spec_is_proved_and_tested() -> None:
     assert verdict.ok
     assert verdict.verdict == "proved"
     kinds = {check.name.split(" (")[0] for check in verdict.checks}
-    assert kinds == {"proof", "examples, interpreter", "examples, transformer", "layers", "whole runs"}
+    assert kinds == {"proof", "examples, interpreter", "examples, transformer", "layers", "whole runs", "large runs"}
     assert all(check.cases > 0 for check in verdict.checks)
 
 

@@ -35,7 +35,7 @@ def test_a_model_is_judged_as_it_was_compiled() -> None:
 def test_data_are_compared_on_and_fix_dimensions() -> None:
     verdict = verify(NEAREST, data={"x": np.arange(12.0).reshape(4, 3)}, dims={"k": 2}, cases=2, dtypes=["float64"])
     assert verdict.ok
-    assert [c.name for c in verdict.checks if c.name.startswith("your data")] == [
+    assert [c.name for c in verdict.rows if c.name.startswith("your data")] == [
         "your data (l2, float64)",
         "your data (dot, float64)",
     ]
@@ -91,8 +91,9 @@ def test_conditions_are_stated_and_what_they_exclude_is_no_failure() -> None:
     assert verdict.ok, verdict.text()
     assert "pairwise distinct" in verdict.text().splitlines()[1]
     assert verdict.json()["conditions"] == list(verdict.conditions)
-    (check,) = [c for c in verdict.checks if c.name.startswith("layers")]
-    assert "outside the conditions" in check.detail
+    found = [c for c in verdict.checks if c.name.startswith("layers")]
+    assert [c.backend for c in found] == ["reference", "linear"]
+    assert all("outside the conditions" in c.detail for c in found)
 
 
 def test_only_equal_tokens_lie_outside_the_condition() -> None:

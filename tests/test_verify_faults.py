@@ -53,7 +53,9 @@ def test_a_failure_names_layer_field_and_token_with_a_small_input() -> None:
     old[tuple(np.argwhere(old != 0)[0])] *= 1.5
     verdict = verify(edited(model, tensor, old), cases=10, dtypes=["float64"])
     assert verdict.verdict == "not shown"
-    (failed,) = [check for check in verdict.checks if check.name.startswith("layers")]
+    failed, other = [check for check in verdict.checks if check.name.startswith("layers")]
+    assert (failed.backend, other.backend) == ("reference", "linear")
+    assert "layers (l2, float64) on both backends: layer 1, step 2, c, token " in " ".join(verdict.text().split())
     assert failed.detail.startswith("layer 1, step 2, c, token ")
     assert "bit for bit" in failed.detail
     assert failed.worst > 0

@@ -87,6 +87,7 @@ class Model(nn.Module):
         self.report = Report()  # of the last run
         self._planner = Planner(program)
         self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
+        _check_device(device)
         self.weights = Named()
         self._paths: dict[str, str] = {}
         self._owners: dict[str, tuple[nn.Module, str]] = {}  # where each is looked up, without a walk along its path
@@ -390,6 +391,14 @@ def _sorted(inputs: Arrays, options: Mapping[str, Any]) -> tuple[dict[str, Any],
     """Named inputs apart from the settings of a run."""
     settings = {name: options[name] for name in SETTINGS if name in options}
     return _joined(inputs, {name: value for name, value in options.items() if name not in SETTINGS}), settings
+
+
+def _check_device(device: str | torch.device) -> None:
+    """State and weights are float64, and so is the arithmetic that settles decisions."""
+    try:
+        torch.empty(0, dtype=torch.float64, device=device)
+    except TypeError:
+        raise RunError(f"device {device} has no float64, in which decisions are settled; use device='cpu'") from None
 
 
 def _check_dtype(dtype: torch.dtype) -> None:

@@ -18,7 +18,6 @@ from weft.bench.samples import arrays
 from weft.bench.starting import starts
 from weft.bench.workloads import Workload
 
-NO_SWITCH = "overhead of the certificate: not measured, the runtime has no switch to run without it"
 START = "start"
 
 
@@ -45,9 +44,8 @@ def bench(
             contests.append(hold(workload, running, Path(folder), effort, say))
             tell(contests[-1])
     begun = starts(1 if keep_processes else effort.rounds, threads, say) if with_start else []
-    notes = (NO_SWITCH,) if contests else ()
     day = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Results(where, command, day, threads, exact_sizes, tuple(contests), tuple(begun), notes)
+    return Results(where, command, day, threads, exact_sizes, tuple(contests), tuple(begun))
 
 
 def profiled(workload: Workload, threads: int) -> str:

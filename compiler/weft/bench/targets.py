@@ -46,6 +46,9 @@ TARGETS: tuple[Target, ...] = (
     Target("clustered, T = 30: 2e5, 128, 256", ("clustered-128-256",), LLOYD, 2.3, 6),
     Target("clustered, T = 30: 2e5, 32, 1000", ("clustered-32-1000",), LLOYD, 5, 12),
     Target("one iteration, d*k >= 8,000", ("iteration-128-256", "iteration-32-1000"), ("gemm",), 1.5, 1.2, "within"),
+    Target(
+        "certificate, d*k >= 8,000", ("certificate-128-256", "certificate-32-1000"), ("trusted",), 1.15, None, "within"
+    ),
     Target("literal layer, n = 1e4", ("literal",), ("weft-literal",), 1000),
     Target("dual layer, n = 500..5000", DUAL, ("pot-knopp-numpy", "pot-knopp-torch"), 1.2, 2),
     Target("dual layer, n = 500..5000", DUAL, ("pot-log-torch",), 5, 10),

@@ -58,6 +58,8 @@ def _means(
 
 
 ONE_LAYER = ("weft-layer", "gemm")
+CERTIFICATE = ("weft-layer", "trusted", "certified")
+UNCERTIFIED = "trusted: for this measure alone, answers of float32 as they come, without second best and float64"
 POT_FLOAT32 = ("pot-knopp-numpy", "pot-knopp-torch", "pot-log-numpy", "pot-log-torch")
 
 
@@ -79,6 +81,8 @@ WORKLOADS: tuple[Workload, ...] = (
     _means("clustered-32-1000", 200_000, 32, 1000, 30, (20_000, 5), blobs=True),
     Workload("iteration-128-256", "means", 200_000, 128, 256, 1, ONE_LAYER, (20_000, 1)),
     Workload("iteration-32-1000", "means", 200_000, 32, 1000, 1, ONE_LAYER, (20_000, 1)),
+    Workload("certificate-128-256", "means", 200_000, 128, 256, 1, CERTIFICATE, (20_000, 1), note=UNCERTIFIED),
+    Workload("certificate-32-1000", "means", 200_000, 32, 1000, 1, CERTIFICATE, (20_000, 1), note=UNCERTIFIED),
     Workload(
         "lloyd-16-64-f64",
         "means",

@@ -73,6 +73,7 @@ class Outcome:
     outside: bool = False  # the model refused what its own conditions exclude
     divergence: Divergence | None = None
     settled: tuple[Settled, ...] = ()  # rows of decisions of the model, per layer
+    instead: str = ""  # why another backend ran than was asked for
 
 
 @dataclass(frozen=True, slots=True)

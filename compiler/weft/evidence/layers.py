@@ -47,7 +47,7 @@ class Judge:
     def __init__(self, checked: Checked, dims: Mapping[str, int], params: Mapping[str, float], model: Model) -> None:
         self.checked = checked
         self.watched = Watched(checked, model)
-        self.dtype = self.watched.dtype
+        self.dtype, self.backend = self.watched.dtype, model.backend
         self.whole = Stepwise(checked, dims, params)
         options = model.program.options
         lifted, centred = options.get("scores") == "dot", options.get("centre") != "off"
@@ -101,7 +101,7 @@ class Judge:
             if start is not None:
                 self._stopped(outcome, case, 0, start, str(error))
         else:
-            outcome.settled = seen.settled
+            outcome.settled, outcome.instead = seen.settled, seen.instead
             if start is None:
                 outcome.divergence = one_sided("start", "a value", f"an error: {refusal}")
             else:

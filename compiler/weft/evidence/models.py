@@ -38,6 +38,7 @@ class Seen:
     stopped: str
     settled: tuple[Settled, ...] = ()
     elsewhere: int = 0  # rows left undecided before the first layer and after the last
+    instead: str = ""  # why another backend ran than was asked for
 
     @property
     def end(self) -> dict[str, Array]:
@@ -97,8 +98,10 @@ class Watched:
                     for number, tiers in enumerate(self.model.report.by_layer, 1)
                 )
                 start, outputs = self._stored(trace.fields[0]), _arrays(trace.outputs)
-                elsewhere = self.model.report.total.undecided - sum(one.undecided for one in settled)
-                return Seen(start, layers, outputs, stopped, settled, elsewhere)
+                report = self.model.report
+                elsewhere = report.total.undecided - sum(one.undecided for one in settled)
+                instead = report.why if self.model.backend not in ("auto", report.backend) else ""
+                return Seen(start, layers, outputs, stopped, settled, elsewhere, instead)
             return Seen(self._stored(self.model.start(dict(case.inputs), seed=case.seed)), (), {}, stopped)
         except WeftRuntimeError:
             raise

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from weft.compiling import at_temperature, compile
 from weft.errors import WeftError
+from weft.evidence.backends import Runners
 from weft.evidence.comparing import Observation, Outcome
 from weft.evidence.examples import Setting, answers, settings
 from weft.evidence.inputs import Case, cases
@@ -44,18 +45,18 @@ class Subject:
 def examples(checked: Checked, model: Checkpoint | None, styles: Sequence[str], backend: str = "auto") -> list[Check]:
     """The example blocks by the interpreter, and by the model (where they fit it) or by one compiled for each."""
     ready = settings(checked)
-    found = [_examples(checked, "examples, interpreter", [(s, _interpreted(checked, s)) for s in ready])]
+    found = [_examples("examples, interpreter", [(s, _interpreted(checked, s)) for s in ready])]
     if model is not None and model.program.options.get("hardmax") == "softmax":
         return found  # near the examples; how near is certified
     if model is not None:
         fitting = [s for s in ready if _fits(checked, model, s)]
         if fitting:
-            found.append(_examples(checked, "examples, transformer", [(s, _run(model, s, backend)) for s in fitting]))
+            found.append(_examples("examples, transformer", [(s, _run(model, s, backend)) for s in fitting]))
         return found
     for style in styles:
         models = [compile(checked, s.dims, s.params, scores=style) for s in ready]  # type: ignore[arg-type]
         runs = [(setting, _run(made, setting, backend)) for made, setting in zip(models, ready, strict=True)]
-        found.append(_examples(checked, f"examples, transformer ({style})", runs))
+        found.append(_examples(f"examples, transformer ({style})", runs))
     return found
 
 
@@ -84,7 +85,7 @@ def _run(model: Checkpoint, setting: Setting, backend: str) -> Mapping[str, Any]
         return f"the run crashed with {type(error).__name__}: {error}"
 
 
-def _examples(checked: Checked, name: str, runs: Sequence[tuple[Setting, Mapping[str, Any] | str]]) -> Check:
+def _examples(name: str, runs: Sequence[tuple[Setting, Mapping[str, Any] | str]]) -> Check:
     worst, detail = (0.0, 1.0), ""
     for setting, outputs in runs:
         if isinstance(outputs, str):
@@ -95,8 +96,7 @@ def _examples(checked: Checked, name: str, runs: Sequence[tuple[Setting, Mapping
                 worst = (answer.error, answer.allowed)
             if not answer.right:
                 detail = detail or f"{setting.title}: {answer}"
-    what = "outputs as written"
-    return Check(name, what, len(runs), not detail, worst[0], worst[1], detail=detail)
+    return Check(name, "outputs as written", len(runs), not detail, worst[0], worst[1], detail=detail)
 
 
 # ---- layers ----------------------------------------------------------------------------------------------------------
@@ -109,26 +109,27 @@ def layers(
     dtype: str,
     count: int,
     seed: int,
-    backend: str = "auto",
+    backend: str = "reference",
     say: Callable[[str], None] = lambda text: None,
+    runners: Runners | None = None,
 ) -> Check:
-    """Every step of every layer on generated cases."""
+    """Every step of every layer on generated cases, by one backend."""
     name = f"layers ({style}, {dtype})"
     outcomes: list[Outcome] = []
     for subject in subjects:
-        judge = judge_of(checked, subject.checkpoint, dtype, backend)
+        judge = judge_of(checked, subject.checkpoint, dtype, backend, runners)
         many = max(1, round(count * subject.share * (1.0 if dtype == "float64" else SINGLES)))
         first = len(outcomes)
         generated = cases(checked, subject.checkpoint.dims, many + MORE, seed, np.dtype(dtype), first=first)
         for case in generated:
-            if len(outcomes) >= first + many and any(outcome.steps > 0 for outcome in outcomes):
+            if len(outcomes) >= first + many and any(one.steps > 0 and not one.instead for one in outcomes):
                 break  # further cases are for specs that have no value on the first ones
             say(f"case {len(outcomes) + 1}")
             asked = dtype == "float64" and len(outcomes) % ASKED == 0
             outcomes.append(judge.judge(case, asked))
             if outcomes[-1].divergence is not None:
-                return _failed(name, judge, case, outcomes)
-    return _passed(name, outcomes)
+                return failed(name, judge, case, outcomes)
+    return passed(name, outcomes, backend)
 
 
 def on_data(
@@ -138,29 +139,31 @@ def on_data(
     dtype: str,
     data: Mapping[str, Any],
     seed: int,
-    backend: str = "auto",
+    backend: str = "reference",
+    runners: Runners | None = None,
 ) -> Check:
-    """The user's own data; inputs that are missing start by `init`, or are drawn."""
+    """The user's own data, on one backend; inputs that are missing start by `init`, or are drawn."""
     name = f"your data ({style}, {dtype})"
-    judge = judge_of(checked, model, dtype, backend)
+    judge = judge_of(checked, model, dtype, backend, runners)
     given = {key: np.asarray(value) for key, value in data.items()}
     starting = {f.target.name for f in checked.spec.inputs if f.init is not None}
     (case,) = cases(checked, model.dims, 1, seed, np.dtype(dtype), given)
     inputs = {key: value for key, value in case.inputs.items() if key in given or key not in starting}
     case = replace(case, inputs=inputs, family="your data", layers=3, noise={})
     outcome = judge.judge(case)
-    return _failed(name, judge, case, [outcome]) if outcome.divergence else _passed(name, [outcome])
+    return failed(name, judge, case, [outcome]) if outcome.divergence else passed(name, [outcome], backend)
 
 
-def judge_of(checked: Checked, model: Checkpoint, dtype: str, backend: str = "auto") -> Judge:
+def judge_of(
+    checked: Checked, model: Checkpoint, dtype: str, backend: str = "auto", runners: Runners | None = None
+) -> Judge:
     """A judge of a model in one precision; at finite temperature the spec is that of its style."""
-    import torch
-
     meant = at_temperature(checked, Styles.read(dict(model.program.options)))
-    return Judge(meant, model.dims, model.params, load(model, dtype=getattr(torch, dtype), backend=backend))
+    return Judge(meant, model.dims, model.params, (runners or Runners()).model(model, dtype, backend))
 
 
-def _passed(name: str, outcomes: Sequence[Outcome]) -> Check:
+def passed(name: str, outcomes: Sequence[Outcome], backend: str) -> Check:
+    """What cases show on which nothing diverged; on the reference, if that is where all of them ran in the end."""
     steps = sum(outcome.steps for outcome in outcomes)
     refused = sum(outcome.refused for outcome in outcomes)
     undecided = sum(outcome.undecided for outcome in outcomes)
@@ -178,20 +181,31 @@ def _passed(name: str, outcomes: Sequence[Outcome]) -> Check:
     unbounded = sum(outcome.unbounded for outcome in outcomes)
     if unbounded:
         notes.append(f"{unbounded} values are computed where the spec has no finite condition")
+    for reason in dict.fromkeys(outcome.instead for outcome in outcomes if outcome.instead):
+        many = sum(outcome.instead == reason for outcome in outcomes)
+        notes.append(f"{many} of {len(outcomes)} cases ran on the reference instead: {reason}")
     if not steps:
         notes.append("no step could be compared")
-    compared = f"{steps} steps, every field"
-    detail = "; ".join(notes)
-    return Check(name, compared, len(outcomes), steps > 0, *_numbers(worst), detail=detail, settled=_settled(outcomes))
+    ran = backend if any(one.steps > 0 and not one.instead for one in outcomes) or not steps else "reference"
+    return Check(
+        name,
+        f"{steps} steps",
+        len(outcomes),
+        steps > 0,
+        *_numbers(worst),
+        detail="; ".join(notes),
+        settled=_settled(outcomes),
+        backend=ran,
+    )
 
 
-def _failed(name: str, judge: Judge, case: Case, outcomes: Sequence[Outcome]) -> Check:
+def failed(name: str, judge: Judge, case: Case, outcomes: Sequence[Outcome]) -> Check:
+    """The first divergence, on an input as small as it can be made."""
     small, divergence = shrunk(judge, case)
     steps = sum(outcome.steps for outcome in outcomes)
     worst = _nearest(outcomes[-1].seen)
     many = "one layer" if small.layers == 1 else f"{small.layers} layers"
     detail = f"{divergence}\n  {many} from these inputs, with seed {small.seed} ({small.family}):\n{written(small)}"
-    compared, settled = f"{steps} steps, every field", _settled(outcomes)
     failure = Failure(
         divergence.place,
         divergence.field,
@@ -204,7 +218,15 @@ def _failed(name: str, judge: Judge, case: Case, outcomes: Sequence[Outcome]) ->
         {key: np.asarray(values).tolist() for key, values in small.noise.items()},
     )
     return Check(
-        name, compared, len(outcomes), False, *_numbers(worst), detail=detail, settled=settled, failure=failure
+        name,
+        f"{steps} steps",
+        len(outcomes),
+        False,
+        *_numbers(worst),
+        detail=detail,
+        settled=_settled(outcomes),
+        failure=failure,
+        backend=judge.backend,
     )
 
 

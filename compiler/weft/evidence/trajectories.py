@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
+from weft.evidence.backends import Runners
 from weft.evidence.condition import EPSILON, ROUNDINGS, is_settled
 from weft.evidence.inputs import Case, Shape, draw, open_sizes
 from weft.evidence.models import plain
@@ -17,88 +18,137 @@ from weft.evidence.shrinking import written
 from weft.evidence.verdict import Check
 from weft.meaning.interpreter import Interpreter
 from weft.types import Checked
-from weft_runtime import Checkpoint, WeftRuntimeError, load
+from weft_runtime import Checkpoint, WeftRuntimeError
 
 Array = NDArray[Any]
+DEPTH = 5
+BATCH = 3  # problems at once
 PERTURBATIONS = 4
 SMALLEST = float(np.finfo(np.float64).smallest_normal)
 CHAOTIC = 1e-2  # relative error above which a whole run says nothing
 
 
-def whole_runs(
-    checked: Checked, model: Checkpoint, style: str, seed: int, count: int = 3, depth: int = 5, backend: str = "auto"
-) -> Check | None:
-    """Outputs after several layers on both sides, each on its own way.
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One run, or a batch of them, by the interpreter: its outputs, and how much each magnifies roundings."""
+
+    cases: tuple[Case, ...]
+    outputs: tuple[Mapping[str, Array], ...]
+    kappas: Mapping[str, float]
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """What a model is given."""
+        first = self.cases[0].inputs
+        if len(self.cases) == 1:
+            return dict(first)
+        return {name: np.stack([case.inputs[name] for case in self.cases]) for name in first}
+
+    @property
+    def seed(self) -> int | list[int]:
+        """One seed for each problem."""
+        seeds = [case.seed for case in self.cases]
+        return seeds if len(seeds) > 1 else seeds[0]
+
+
+class Trajectories:
+    """What whole runs of a spec give, to be held against any model of it.
 
     Bit for bit where every equation is settled. Else errors travel from layer to layer, and kappa is what the spec
     itself does to them: the interpreter runs again from inputs moved by one unit in the last place, and the largest
     change of an output, in units of eps * max|f|, times the number of layers, is its condition.
     """
-    name = f"whole runs ({style}, float64)"
-    network = load(model, backend=backend)
-    if model.program.options.get("weights") == "unrolled":
-        depth = model.program.layers
-    meaning = Interpreter(checked, model.dims, model.params)
-    bodies = [e.body for step in checked.spec.steps for e in step.equations] + [o.body for o in checked.spec.outputs]
-    settled = all(is_settled(checked, body) or not _indexed(body) for body in bodies)
-    seen: list[tuple[float, float, float]] = []
-    skipped = 0
-    for number in range(count):
-        rng = np.random.default_rng((seed, 77, number))
-        sizes = open_sizes(checked, model.dims, 1 + 3 * number, rng)
-        family = ("random", "positive", "exact ties on a grid")[number % (3 if settled else 2)]
-        case = replace(draw(checked, Shape(model.dims, sizes), family, rng), layers=depth)
-        try:
-            want = meaning.run(case.inputs, depth, seed=case.seed, noise=None)
-            got = network(dict(case.inputs), layers=depth, seed=case.seed)
-        except (WeftError, WeftRuntimeError):
-            skipped += 1  # one-sided errors are the business of `layers`
-            continue
-        except Exception as fault:  # a fault of the runtime: evidence against the model, not against the caller
-            detail = f"the run crashed with {type(fault).__name__}: {fault}\n{written(case)}"
-            return Check(name, f"outputs after {depth} layers", number + 1, False, detail=detail)
-        kappas = {} if settled else _amplified(meaning, case, want, rng)
-        for key, value in want.items():
-            scale = float(np.max(np.abs(value), initial=0.0))
-            kappa = kappas.get(key, 1.0)
-            allowed = 0.0 if settled else ROUNDINGS * EPSILON * kappa * scale + SMALLEST
-            if allowed > CHAOTIC * scale + SMALLEST:
+
+    def __init__(self, checked: Checked, model: Checkpoint, seed: int, runners: Runners) -> None:
+        self.checked, self.dims, self.seed, self.runners = checked, model.dims, seed, runners
+        self.meaning = Interpreter(checked, model.dims, model.params)
+        bodies = [e.body for step in checked.spec.steps for e in step.equations]
+        bodies += [o.body for o in checked.spec.outputs]
+        self.settled = all(is_settled(checked, body) or not _indexed(body) for body in bodies)
+        self._known: dict[int, list[Expected | None]] = {}
+
+    def against(self, model: Checkpoint, style: str, backend: str, depth: int = DEPTH) -> Check | None:
+        """Outputs after several layers on both sides, each on its own way."""
+        if model.program.options.get("weights") == "unrolled":
+            depth = model.program.layers
+        if depth not in self._known:
+            self._known[depth] = list(self._expected(depth))
+        name, compared = f"whole runs ({style}, float64)", f"{depth} layers"
+        network = self.runners.model(model, "float64", backend)
+        seen: list[tuple[float, float, float]] = []
+        skipped = 0
+        for number, expected in enumerate(self._known[depth], 1):
+            try:
+                got = None if expected is None else network(expected.inputs, layers=depth, seed=expected.seed)
+            except WeftRuntimeError:
+                got = None  # one-sided errors are the business of `layers`
+            except Exception as fault:  # a fault of the runtime: evidence against the model, not against the caller
+                assert expected is not None
+                detail = f"the run crashed with {type(fault).__name__}: {fault}\n{written(expected.cases[0])}"
+                return Check(name, compared, number, False, detail=detail, backend=backend)
+            if expected is None or got is None:
                 skipped += 1
                 continue
-            error = float(np.max(np.abs(plain(got[key]).reshape(value.shape) - value), initial=0.0))
-            seen.append((error, allowed, kappa))
-            if not error <= allowed:
-                detail = f"{key} differs by {error:.3g} after {depth} layers, allowed {allowed:.3g}\n{written(case)}"
-                return Check(name, f"outputs after {depth} layers", number + 1, False, error, allowed, kappa, detail)
-    if not seen:
-        return None
-    worst = max(seen, key=lambda one: one[0] / (one[1] or 1.0), default=(0.0, 0.0, 1.0))
-    note = f"{skipped} outputs or runs have no value, or a condition at which nothing can be said" if skipped else ""
-    return Check(name, f"outputs after {depth} layers", count, True, *worst, detail=note)
+            answers = {key: plain(value) for key, value in got.items()}
+            for at, (case, outputs) in enumerate(zip(expected.cases, expected.outputs, strict=True)):
+                mine = answers if len(expected.cases) == 1 else {key: value[at] for key, value in answers.items()}
+                for key, value in outputs.items():
+                    error, allowed, kappa = self._held(mine[key], value, expected.kappas.get(key, 1.0))
+                    if allowed > CHAOTIC * float(np.max(np.abs(value), initial=0.0)) + SMALLEST:
+                        skipped += 1
+                        continue
+                    seen.append((error, allowed, kappa))
+                    if not error <= allowed:
+                        batch = "" if len(expected.cases) == 1 else f" as problem {at + 1} of a batch"
+                        detail = f"{key} differs by {error:.3g} after {depth} layers{batch}, allowed {allowed:.3g}"
+                        detail += f"\n{written(case)}"
+                        return Check(name, compared, number, False, error, allowed, kappa, detail, backend=backend)
+        if not seen:
+            return None
+        worst = max(seen, key=lambda one: one[0] / (one[1] or 1.0))
+        note = f"{skipped} outputs or runs have no value, or a condition at which nothing can be said" * (skipped > 0)
+        return Check(name, compared, len(self._known[depth]), True, *worst, detail=note, backend=backend)
+
+    def _held(self, got: Array, want: Array, kappa: float) -> tuple[float, float, float]:
+        """Error, what is allowed, and kappa."""
+        scale = float(np.max(np.abs(want), initial=0.0))
+        allowed = 0.0 if self.settled else ROUNDINGS * EPSILON * kappa * scale + SMALLEST
+        return float(np.max(np.abs(got.reshape(want.shape) - want), initial=0.0)), allowed, kappa
+
+    def _expected(self, depth: int) -> Iterator[Expected | None]:
+        """What the interpreter gives for every run; None where it has no value."""
+        for number, many in enumerate((1, 1, 1, BATCH) if self.settled else (1, 1, 1)):
+            rng = np.random.default_rng((self.seed, 77, number))
+            shape = Shape(self.dims, open_sizes(self.checked, self.dims, 1 + 3 * number, rng))
+            family = ("random", "positive", "exact ties on a grid", "random")[number % (4 if self.settled else 2)]
+            cases = tuple(replace(draw(self.checked, shape, family, rng), layers=depth) for _ in range(many))
+            try:
+                outputs = tuple(self.meaning.run(case.inputs, depth, seed=case.seed, noise=None) for case in cases)
+            except WeftError:
+                yield None
+                continue
+            yield Expected(cases, outputs, {} if self.settled else self._amplified(cases[0], outputs[0], rng))
+
+    def _amplified(self, case: Case, want: Mapping[str, Array], rng: np.random.Generator) -> dict[str, float]:
+        """How much a whole run magnifies a change of the inputs by one unit in the last place, per output."""
+        largest = dict.fromkeys(want, 1.0)
+        for _ in range(PERTURBATIONS):
+            moved = {
+                name: values
+                if self.checked.fields[name].kind == "onehot"
+                else values * (1 + EPSILON * rng.choice((-1.0, 1.0), values.shape))
+                for name, values in case.inputs.items()
+            }
+            try:
+                other = self.meaning.run(moved, case.layers, seed=case.seed)
+            except WeftError:
+                continue
+            for name, value in want.items():
+                scale = float(np.max(np.abs(value), initial=0.0))
+                change = float(np.max(np.abs(other[name] - value), initial=0.0))
+                largest[name] = max(largest[name], change / (EPSILON * scale) if scale else 1.0)
+        return {name: case.layers * value for name, value in largest.items()}
 
 
 def _indexed(body: Any) -> bool:
     return not (hasattr(body, "indices") and not body.indices)
-
-
-def _amplified(
-    meaning: Interpreter, case: Case, want: Mapping[str, Array], rng: np.random.Generator
-) -> dict[str, float]:
-    """How much a whole run magnifies a change of the inputs by one unit in the last place, per output."""
-    largest = dict.fromkeys(want, 1.0)
-    for _ in range(PERTURBATIONS):
-        moved = {
-            name: values
-            if meaning.checked.fields[name].kind == "onehot"
-            else values * (1 + EPSILON * rng.choice((-1.0, 1.0), values.shape))
-            for name, values in case.inputs.items()
-        }
-        try:
-            other = meaning.run(moved, case.layers, seed=case.seed)
-        except WeftError:
-            continue
-        for name, value in want.items():
-            scale = float(np.max(np.abs(value), initial=0.0))
-            change = float(np.max(np.abs(other[name] - value), initial=0.0))
-            largest[name] = max(largest[name], change / (EPSILON * scale) if scale else 1.0)
-    return {name: case.layers * value for name, value in largest.items()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from weft.evidence.by_depth import Assignment
@@ -74,8 +75,9 @@ class Check:
     with `kappa` the condition of that equation; 0 allowed means bit for bit. `shows` is what the check is worth if it
     passes. A `proof` is about the equations in exact arithmetic, for all inputs; `cases` counts them, and `worst` is
     the largest relative error of a weight that stands for a constant. A `certificate` bounds how far what is computed
-    is from the spec. Other checks are about what runs: rounding, precisions, backends. `settled` counts the rows of
-    decisions that the model made on the way; `leads` says how sure its choices are at finite temperature.
+    is from the spec. Other checks are about what runs: rounding, precisions, backends; `backend` is the one that ran.
+    `settled` counts the rows of decisions that the model made on the way; `leads` says how sure its choices are at
+    finite temperature.
     """
 
     name: str
@@ -92,10 +94,26 @@ class Check:
     settled: tuple[Settled, ...] = ()
     failure: Failure | None = None
     leads: tuple[Lead, ...] = ()
+    backend: str = ""
 
     @property
     def strength(self) -> Strength:
         return self.shows if self.passed else "not shown"
+
+
+def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
+    """Checks that differ only in their backend as one, if all of them passed; `compared` says which backends ran."""
+    groups: dict[tuple[object, ...], list[Check]] = {}
+    for number, one in enumerate(checks):
+        alike = (one.name, one.compared, one.cases) if one.backend and one.passed else (number,)
+        groups.setdefault(alike, []).append(one)
+    found = []
+    for group in groups.values():
+        worst = max(group, key=lambda one: (one.worst / (one.allowed or 1.0), one.allowed))
+        where = f" on {worst.backend}" if worst.backend else ""
+        where = " on both backends" if len({one.backend for one in group}) > 1 else where
+        found.append(replace(worst, compared=worst.compared + where))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +154,11 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return self.verdict != "not shown"
+
+    @property
+    def rows(self) -> tuple[Check, ...]:
+        """The checks as a table shows them: one line for what holds on several backends alike."""
+        return merged(self.checks)
 
     def json(self) -> dict[str, Any]:
         """The verdict as plain data; every number is finite or null. `weft verify --help` says what stands where."""

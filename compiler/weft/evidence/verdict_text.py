@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 COLUMNS = 98
 NOTHING = 1e-300  # an error allowed only because numbers below this lose precision
 SHOWN = ("your data", "layers (l2", "layers (dot", "layers (as it is")  # checks whose decisions are shown, by name
+BOTH = "both backends: the reference, which carries out the matrices literally, and the fast, linear one"
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -22,8 +23,10 @@ def verdict_text(verdict: Verdict) -> str:
     lines = [f"{verdict.name}: {verdict.verdict}"]
     lines += wrapped(f"on condition that {one}" for one in verdict.conditions)
     lines += wrapped(f"the proof assumes that {one}" for one in verdict.assumptions)
-    lines += aligned([HEAD, *(_row(check) for check in verdict.checks)])
-    if any(check.kappa != 1 for check in verdict.checks):
+    lines += aligned([HEAD, *(_row(check) for check in verdict.rows)])
+    if any(check.compared.endswith("both backends") for check in verdict.rows):
+        lines += wrapped([BOTH])
+    if any(check.kappa != 1 for check in verdict.rows):
         lines += wrapped([LEGEND])
     lines += _settled(verdict.checks)
     lines += _leads(verdict.checks)
@@ -31,10 +34,8 @@ def verdict_text(verdict: Verdict) -> str:
         lines += ["", *one.lines()]
     lines += ["", *wrapped([verdict.claim])]
     for detail in dict.fromkeys(check.detail for check in verdict.checks if check.detail):
-        names = [check.name for check in verdict.checks if check.detail == detail]
-        who = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         first, *rest = detail.split("\n")
-        lines += ["", *wrapped([f"{who}: {first}"]), *rest]
+        lines += ["", *wrapped([f"{_who([c for c in verdict.checks if c.detail == detail])}: {first}"]), *rest]
     return "\n".join(lines)
 
 
@@ -54,13 +55,27 @@ def _row(check: Check) -> tuple[str, ...]:
     )
 
 
+def _who(checks: Sequence[Check]) -> str:
+    """Checks that have the same to say."""
+    names = list(dict.fromkeys(check.name for check in checks))
+    backends = list(dict.fromkeys(check.backend for check in checks if check.backend))
+    where = f" on {backends[0]}" if len(backends) == 1 else " on both backends" if backends else ""
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") + where
+
+
+def _called(check: Check) -> str:
+    """The name of a check, with the backend that ran."""
+    return f"{check.name} on {check.backend}" if check.backend else check.name
+
+
 def _settled(checks: Sequence[Check]) -> list[str]:
-    """Who settled the decisions, layer by layer."""
+    """Who settled the decisions, layer by layer; in float64 where that was judged, float32 stores no more than that."""
     shown = [check for check in checks if check.settled and check.name.startswith(SHOWN)]
+    shown = [check for check in shown if "float64" in check.name] or shown
     if any(check.name.startswith(SHOWN[0]) for check in shown):
         shown = [check for check in shown if check.name.startswith(SHOWN[0])]
     rows = [
-        (check.name if at == 0 else "", *map(str, (one.layer, one.fast, one.float64, one.exact, one.undecided)))
+        (_called(check) if at == 0 else "", *map(str, (one.layer, one.fast, one.float64, one.exact, one.undecided)))
         for check in shown
         for at, one in enumerate(check.settled)
     ]

@@ -14,7 +14,7 @@ strongest that comparison can give, and what remains where an equation is not pr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,12 +70,14 @@ def verify(
     'proved'
     """
     from weft.evidence.assignment import assignment, assignment_check
+    from weft.evidence.backends import Runners
+    from weft.evidence.large import large_runs
     from weft.evidence.proofs import proofs
     from weft.evidence.rounded import is_rounded, rounded_layers
     from weft.evidence.runs import examples, layers, on_data
     from weft.evidence.sampling import sampling
     from weft.evidence.temperature import temperature
-    from weft.evidence.trajectories import whole_runs
+    from weft.evidence.trajectories import Trajectories
 
     if cases < 1:
         raise InputError("verify needs at least one case")
@@ -99,26 +101,36 @@ def verify(
     rounded = model is not None and is_rounded(proved[0])
     if rounded:  # what an example states is exact, ties and all
         found = [one for one in found if one.name != "examples, transformer"]
+    runners = Runners()
+    trajectories = Trajectories(groups[0].meant, groups[0].subjects[0].checkpoint, seed, runners)
     for group in groups:
         style, first = group.style, group.subjects[0].checkpoint
+        judged = runners.backends(first, backend)
         for dtype in dtypes:
             parts.begin(f"layers, {style}, {dtype}")
             count = max(1, round(cases * group.share))
             if rounded:
                 found.append(rounded_layers(group.meant, first, proved[0], style, dtype, count, seed, data))
-            else:
-                found.append(layers(checked, group.subjects, style, dtype, count, seed, backend, parts.within))
+                continue
+            for runner in judged:
+                found.append(layers(checked, group.subjects, style, dtype, count, seed, runner, parts.within, runners))
         if rounded:
             continue
+        if backend == "auto" and "linear" not in judged:
+            found[-1] = _also_says(found[-1], f"the linear backend does not run this: {runners.uncovered(first)}")
         if data and group.whole:
             parts.begin(f"your data, {style}")
-            found += [on_data(checked, first, style, dtype, data, seed, backend) for dtype in dtypes]
+            for dtype in dtypes:
+                found += [on_data(checked, first, style, dtype, data, seed, runner, runners) for runner in judged]
         if group.whole:
             parts.begin(f"whole runs, {style}")
             # once a layer is wrong, whole runs only say so less clearly
-            sound = all(one.passed for one in found if one.name.startswith(f"layers ({style}"))
-            run = whole_runs(group.meant, first, style, seed, backend=backend) if sound else None
-            found += [] if run is None else [run]
+            sound = [one for one in judged if all(c.passed for c in found if c.backend == one and _is_about(c, style))]
+            runs = [trajectories.against(first, style, one) for one in sound]
+            if "linear" in sound:
+                models = [first, *group.wide]
+                runs += [large_runs(checked, models, style, dtype, seed, runners) for dtype in dtypes]
+            found += [run for run in runs if run is not None]
         if group.meant is not checked:
             parts.begin(f"temperature, {style}")
             found.append(temperature(checked, first, cases, seed, data))
@@ -171,6 +183,15 @@ class _Group:
     meant: Checked
     share: float = 1.0  # of the cases
     whole: bool = True  # whether whole runs and the user's data are compared too
+    wide: tuple[Checkpoint, ...] = ()  # larger ones, for large runs
+
+
+def _is_about(check: Check, style: str) -> bool:
+    return check.name.startswith(f"layers ({style},")
+
+
+def _also_says(check: Check, note: str) -> Check:
+    return replace(check, detail="; ".join(part for part in (check.detail, note) if part))
 
 
 def _how_many(checked: Checked, groups: Sequence[_Group], precisions: int, data: bool) -> int:
@@ -226,7 +247,8 @@ def _compiled(
         made = [compile(checked, one, params, scores=style) for one in sizes]  # type: ignore[arg-type]
         plain[style] = made[0]
         subjects = [Subject(model, share) for model, share in zip(made, shares, strict=True)]
-        groups.append(_Group(style, subjects, checked))
+        wide = () if len(sizes) == 1 else (compile(checked, _wide(checked, dims, data), params, scores=style),)  # type: ignore[arg-type]
+        groups.append(_Group(style, subjects, checked, wide=wide))
     for style, value in choices():
         if style in ("scores", "hardmax"):  # a finite temperature is another algorithm, near this one
             continue
@@ -240,16 +262,25 @@ def _compiled(
     return groups
 
 
-def _dimensions(checked: Checked, given: Mapping[str, int], data: Mapping[str, Any]) -> Iterator[dict[str, int]]:
+def _dimensions(
+    checked: Checked, given: Mapping[str, int], data: Mapping[str, Any], sizes: Sequence[tuple[int, int]] = SIZES
+) -> Iterator[dict[str, int]]:
     """Dimensions to compile for: what is given or follows from the data, and several sizes for the rest."""
     known = {**sizes_from(checked, data), **given}
     counts = {size for size in checked.sets.values() if isinstance(size, str)}
     seen = []
-    for width, count in SIZES:
+    for width, count in sizes:
         dims = {name: known.get(name, count if name in counts else width) for name in checked.dims}
         if dims not in seen:
             seen.append(dims)
             yield dims
+
+
+def _wide(checked: Checked, given: Mapping[str, int], data: Mapping[str, Any]) -> dict[str, int]:
+    """Dimensions of a large model, where they are free."""
+    from weft.evidence.large import WIDE
+
+    return next(_dimensions(checked, given, data, (WIDE,)))
 
 
 def _known_inputs(checked: Checked, data: Mapping[str, Any]) -> None:

@@ -46,6 +46,10 @@ def _ours(title: str, **options: Any) -> Peer:
     return Peer(title, "weft.bench.peers.ours:Clustering", options, policy=KEEPS)
 
 
+def _in_float32(how: str, **options: Any) -> Peer:
+    return Peer(f"weft, float32 at once, {how}", "weft.bench.peers.ours:InFloat32", options, policy=KEEPS)
+
+
 def _sklearn(algorithm: str) -> Peer:
     title = f"scikit-learn {algorithm}"
     return Peer(
@@ -61,6 +65,8 @@ def _pot(method: str, arrays: str) -> Peer:
 PEERS: dict[str, Peer] = {
     "weft": _ours("weft"),
     "weft-layer": _ours("weft, one layer", again=False),
+    "trusted": _in_float32("trusted", trusted=True),
+    "certified": _in_float32("certified", trusted=False),
     "weft-papers": _ours("weft, the papers' wiring", styles={"erase": "attention"}),
     "weft-literal": _ours(
         "weft, the papers' wiring, literally", backend="reference", styles={"erase": "attention"}, again=False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from weft.bench.peers.contestant import Arrays, Contestant, Outcome
 from weft.bench.samples import REGULARISATION, STEP
 from weft.bench.workloads import Workload
 
+TRUSTING = "-DWEFT_TRUSTING"  # compiles the search without a second best
 RAGGED = 0.5  # sizes of a ragged batch: the mean, and up to this share more or less
 
 
@@ -89,6 +91,34 @@ class Clustering(_Ours):
         return Outcome(iterations, made.arrays, {**made.facts, "labels": "final" if self.again else "held"})
 
 
+class InFloat32(Clustering):
+    """One layer without the first look in 16 bits; `trusted`: answers are taken as they come, no second best, no
+    lead, no float64.
+
+    For the measure of what a certificate costs and for nothing else: kernels compiled with a macro that only this
+    class defines, kept in a file of their own, and used in this process alone. One layer: bounds need a second best.
+    """
+
+    def __init__(self, trusted: bool) -> None:
+        super().__init__(again=False)
+        self.trusted = trusted
+
+    def prepare(self, workload: Workload, threads: int) -> dict[str, Any]:
+        if workload.iterations != 1:
+            raise ValueError("this is for one layer")
+        facts = super().prepare(workload, threads)
+        from weft_runtime import search
+        from weft_runtime.native import building, library
+
+        search.NARROW = sys.maxsize
+        if self.trusted and TRUSTING not in building.FLAGS:
+            building.FLAGS = (*building.FLAGS, TRUSTING)
+            library.forget()
+        if library.library() is None:
+            raise ValueError("there are no native kernels")
+        return facts
+
+
 class Transport(_Ours):
     """Dual potentials of entropy-regularised assignment."""
 
@@ -125,15 +155,16 @@ class Batch(_Ours):
         import torch
 
         x, c = inputs["x"], inputs["c"]
+        self._sizes = [len(x) * x.shape[1]] if self.form == "large" else [x.shape[1]] * len(x)
         if self.form == "large":
             return {"x": torch.from_numpy(x.reshape(-1, x.shape[-1])), "c": torch.from_numpy(c[0])}
         if self.form == "batch":
             return {"x": torch.from_numpy(x), "c": torch.from_numpy(c)}
-        flat, ends = x.reshape(-1, x.shape[-1]), np.cumsum(ragged_sizes(len(x), x.shape[1]))[:-1]
+        self._sizes = ragged_sizes(len(x), x.shape[1])
+        flat, ends = x.reshape(-1, x.shape[-1]), np.cumsum(self._sizes)[:-1]
         return {"x": [torch.from_numpy(part) for part in np.split(flat, ends)], "c": torch.from_numpy(c)}
 
     def run(self, held: Any, iterations: int) -> Any:
-        self._sizes = [len(part) for part in held["x"]] if self.form != "large" else [len(held["x"])]
         return self.model.final(held, layers=iterations)
 
     def read(self, answer: Any) -> dict[str, Any]:
