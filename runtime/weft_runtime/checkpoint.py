@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import os
 import struct
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -26,6 +25,7 @@ from weft_runtime.ir import FORMAT, Program
 from weft_runtime.manifest import decode_program, dumps, encode, loads
 from weft_runtime.tensor_checks import check_values
 from weft_runtime.validate import verify
+from weft_runtime.whole_file import whole_file
 
 MAX_HEADER = 16 << 20  # bytes of the JSON header
 MAX_TENSORS = 1 << 18
@@ -83,20 +83,10 @@ class Checkpoint:
         target = Path(path)
         data = self.to_bytes()
         try:
-            handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+            with whole_file(target) as part:
+                part.write_bytes(data)
         except OSError as error:
             raise ModelError(f"{target}: cannot be written ({error.strerror})") from None
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except OSError as error:
-            Path(temporary).unlink(missing_ok=True)
-            raise ModelError(f"{target}: cannot be written ({error.strerror})") from None
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by others, it is the bytes of its file: they are checked like those of any file."""
@@ -118,12 +108,6 @@ class Checkpoint:
     def from_bytes(cls, data: bytes, name: str = "model") -> Checkpoint:
         """Reads and checks the bytes of a file."""
         return _read(io.BytesIO(data), len(data), name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _digest(text: str) -> str:

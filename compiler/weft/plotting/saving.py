@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.errors import InputError
 from weft.source import printable
+from weft_runtime.whole_file import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,23 +45,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
 def write_whole(target: Path, write: Callable[[str], object]) -> None:
     """Lets somebody write a file next to its place, then puts it there."""
     try:
-        handle, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        with whole_file(target) as part:
+            write(str(part))
     except OSError as error:
         raise InputError(f"{printable(str(target))}: cannot be written ({error.strerror})") from None
-    os.close(handle)
-    try:
-        write(part)
-        os.chmod(part, 0o666 & ~_umask())
-        os.replace(part, target)
-    except OSError as error:
-        Path(part).unlink(missing_ok=True)
-        raise InputError(f"{printable(str(target))}: cannot be written ({error.strerror})") from None
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from weft.errors import InputError
 from weft.source import printable
+from weft_runtime.whole_file import whole_file
 
 
 def refuse_existing(path: Path, force: bool, flag: str = "force=True") -> None:
@@ -25,14 +25,9 @@ def refuse_existing(path: Path, force: bool, flag: str = "force=True") -> None:
 def write_page(path: Path, html: str) -> Path:
     """Writes beside the wanted file and renames."""
     path = path.absolute()
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_text(html, encoding="utf-8")
-        os.replace(partial, path)
+        with whole_file(path) as partial:
+            partial.write_text(html, encoding="utf-8")
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"cannot write {printable(str(path))}: {error.strerror}") from None
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
     return path
