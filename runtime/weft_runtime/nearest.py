@@ -11,8 +11,9 @@ bounds of the lengths of a centred query and of all centred keys, in units of a 
     distance       |v - exact| <= (r + 12) u (X + C)^2       rounding of features, of squares, of r + 2 products
     inner product  |v - exact| <= (r + 8) u X C
 
-plus the errors of features that are not data, plus what the packed index hides, 2^(bits - 22) of the best. Nothing else
-is trusted: all other rows are settled by the caller. Features are centred, which changes no distance.
+plus the errors of features that are not data, plus what the packed index hides, 2^(bits - 22) of each. X is that of the
+longest query of a tile. Nothing else is trusted: all other rows are settled by the caller. Features are centred, which
+changes no distance.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Queries:
     centre: Tensor  # (r,)
     power: float  # features were multiplied by this power of two
     blocks: list[Tensor]
-    length: Tensor  # (queries,), an upper bound, scaled
-    slack: Tensor | None  # dot: error of the features of a query, scaled
+    length: list[float]  # above the length of every query of a block, scaled
+    slack: list[float]  # above the error of its features, scaled
     size: int
 
 
@@ -70,22 +71,21 @@ def ready(
     """Queries from blocks of features (rows, r), float64, and their radii; `peak` is above all of them once centred."""
     power = 2.0 ** -exponent(peak)
 
-    def make(rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
+    def make(rows: slice) -> tuple[Tensor, float, float]:
         block, radius = features(rows)
         small = ((block - centre) * power).to(torch.float32)
         square = small.to(torch.float64).square().sum(1)
         length = (square.sqrt() * ROOM).to(torch.float32) + 2.0**-60
         last = square.to(torch.float32) if kind == "l2" else length
         made = torch.cat([small, last[:, None], torch.ones_like(last[:, None])], 1).T.contiguous()
-        if radius is None:
-            return made, length, None
-        return made, length, (torch.linalg.vector_norm(radius, dim=1) * (power * ROOM)).to(torch.float32)
+        error = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
+        return made, float(length.max()), error
 
     made = each(make, blocks, centre.device)
-    slacks = [slack for _, _, slack in made if slack is not None]
-    lengths = torch.cat([length for _, length, _ in made])
-    slack = torch.cat(slacks) if slacks else None
-    return Queries(kind, centre, power, [block for block, _, _ in made], lengths, slack, len(lengths))
+    size = sum(block.shape[1] for block, _, _ in made)
+    return Queries(
+        kind, centre, power, [block for block, _, _ in made], [a for _, a, _ in made], [a for _, _, a in made], size
+    )
 
 
 def exponent(peak: float) -> int:
@@ -116,17 +116,13 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
         offset = torch.full_like(small[:, :1], reach * (1 + 2.0**-8))  # above every product: v is not negative
         table = torch.cat([-small, offset, torch.zeros_like(offset)], 1)
 
-    def margin(rows: slice) -> Tensor:
-        """How far the second best must be behind, for every query."""
-        size = queries.length[rows]
-        least = (2 * SMALLEST + tolerance * queries.power * power) * ROOM
+    def margin(block: int) -> float:
+        """How far the second best must be behind, for every query of a block."""
+        size, slack = queries.length[block], queries.slack[block] + other
         both = size + reach
-        error = both.square() if distance else size * reach
-        error = error.mul_(2 * share * ROOM).add_(least)
-        if queries.slack is None and not other:
-            return error
-        slack = other if queries.slack is None else queries.slack[rows] + other
-        return error + 2 * slack * (2 * both + slack if distance else both + other) * ROOM
+        error = 2 * share * (both * both if distance else size * reach)
+        error += 2 * SMALLEST + tolerance * queries.power * power
+        return (error + 2 * slack * (2 * both + slack if distance else both + other)) * ROOM
 
     with full_precision():
         return _scan(queries, table.contiguous(), margin)
@@ -143,7 +139,7 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(allowed)
 
 
-def _scan(queries: Queries, table: Tensor, margin: Callable[[slice], Tensor]) -> Found:
+def _scan(queries: Queries, table: Tensor, margin: Callable[[int], float]) -> Found:
     """The best key of every query, tile by tile, and whether the second best is far enough behind."""
     device, keys = table.device, len(table)
     bits = max(1, ceil(log2(min(keys, KEYS))))
@@ -159,25 +155,25 @@ def _scan(queries: Queries, table: Tensor, margin: Callable[[slice], Tensor]) ->
 
     def scan(number: int) -> None:
         block, rows = queries.blocks[number], slice(starts[number], starts[number + 1])
-        best = second = at = None
+        best = second = None
         for start in range(0, keys, KEYS):
             tile = table[start : start + KEYS]
             packed = torch.mm(tile, block, out=_room(store, len(tile), block)).view(torch.int32)
             packed.bitwise_and_(~low).bitwise_or_(names[: len(tile)])
             first = packed.amin(0)
             name = first & low
-            packed.scatter_(0, name[None].to(torch.int64), INFINITY)
-            one, two = _value(first, low), _value(packed.amin(0), low)
-            if best is None or second is None or at is None:
-                best, second, at = one, two, name
+            packed.scatter_(0, name.to(torch.int64)[None], INFINITY)
+            one, two = first.view(torch.float32), packed.amin(0).view(torch.float32)
+            if best is None or second is None:
+                best, second, index[rows] = one, two, name
                 continue
-            at = torch.where(one < best, name + start, at)
+            index[rows] = torch.where(one < best, name + start, index[rows])
             second = torch.minimum(torch.maximum(one, best), torch.minimum(two, second))
             best = torch.minimum(one, best)
         assert best is not None
         assert second is not None
-        index[rows] = cast(Tensor, at)
-        certain[rows] = (second - best * (1 + 2.0 ** (bits - 22)) > margin(rows)) & torch.isfinite(best)
+        hidden = 2.0 ** (bits - 22)  # by the names in the lowest bits; NaN and infinity are not certain
+        torch.gt(second * (1 - hidden) - best * (1 + hidden), margin(number), out=certain[rows])
 
     each(scan, range(len(queries.blocks)), device)
     return Found(index, (~certain).nonzero()[:, 0])
@@ -190,10 +186,6 @@ def _room(store: local, keys: int, block: Tensor) -> Tensor:
     return cast(Tensor, store.tile)
 
 
-def _value(packed: Tensor, low: int) -> Tensor:
-    return (packed & ~low).view(torch.float32)
-
-
 def block_rows(keys: int) -> int:
     """How many queries make a tile with that many keys."""
-    return max(64, SCORES // max(1, min(keys, KEYS)))
+    return max(512, SCORES // max(1, min(keys, KEYS)))
