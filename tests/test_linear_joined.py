@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import weft
 import weft_runtime
 from linear_cases import compiled, plain, problem
 from weft_runtime import Model, run
@@ -56,7 +58,7 @@ def agree(model: Model, inputs: dict[str, list[torch.Tensor]], options: dict[str
 
 @pytest.mark.parametrize("options", [{"layers": 3}, {"until_stable": True}])
 @pytest.mark.parametrize("family", ["random", "exact ties on a grid", "duplicates"])
-@pytest.mark.parametrize("name", ["lloyd", "weighted_kmeans"])
+@pytest.mark.parametrize("name", ["lloyd", "weighted_kmeans", "spherical_kmeans"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_every_problem_gets_the_bits_it_gets_alone(
     name: str, family: str, dtype: torch.dtype, options: dict[str, Any], joins: list[bool]
@@ -64,6 +66,43 @@ def test_every_problem_gets_the_bits_it_gets_alone(
     model = weft_runtime.load(compiled(name, count=4), dtype=dtype, backend="linear")
     agree(model, batch(name, family, [9, 30, 4, 17, 30], str(dtype)[6:]), options)
     assert joins[0]
+
+
+SHIFTED = """
+algorithm shifted
+
+tokens  i in points
+        j in centers : k
+
+inputs  x[i] : R^d
+        c[j] : R^d
+        s[j] : R^d
+
+layer
+  y[i,j] = argmin[j] |x[i] - c[j]|^2
+  then
+  c[j]   = unit((mean[i] x[i] where y[i,j] else c[j]) - s[j]) else c[j]
+
+outputs centers = c, labels = y
+"""
+
+
+def test_whether_a_vector_is_zero_is_asked_of_its_own_problem(joins: list[bool], tmp_path: Path) -> None:
+    """In the second problem a mean is where it must not be, which exact arithmetic finds, and the center stays."""
+    path = tmp_path / "shifted.weft"
+    path.write_text(SHIFTED)
+    checkpoint = weft.compile(path, dims={"d": 2, "k": 2}, layers=1)
+    x = torch.tensor([[[1, 0], [2, 0], [9, 1]], [[1, 0], [3, 0], [9, 9]]], dtype=torch.float64)
+    c = torch.tensor([[[1, 0], [9, 3]]] * 2, dtype=torch.float64)
+    s = torch.tensor([[[0, 1], [0, 0]], [[2, 0], [0, 0]]], dtype=torch.float64)
+    model = weft_runtime.load(checkpoint, backend="linear")
+    found = model(x=x, c=c, s=s)
+    assert joins == [True]
+    assert (model.report.backend, model.report.why) == ("linear", "")
+    assert found["centers"][1, 0].tolist() == [1.0, 0.0]
+    reference = weft_runtime.load(checkpoint, backend="reference")
+    for number in range(2):
+        assert torch.equal(found["centers"][number], reference(x=x[number], c=c[number], s=s[number])["centers"])
 
 
 def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> None:
@@ -84,9 +123,9 @@ def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkey
     made: list[int] = []
     embed, part = Linear.embed, Groups.part
 
-    def embedded(self: Linear, filled: Any, counts: Any, number: int) -> Problem:
+    def embedded(self: Linear, filled: Any, counts: Any, number: int, peaks: Any) -> Problem:
         made.append(number)
-        return embed(self, filled, counts, number)
+        return embed(self, filled, counts, number, peaks)
 
     def parted(self: Groups, residual: Residual, number: int) -> Residual:
         made.append(number)
@@ -115,7 +154,7 @@ def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None
 
 
 def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:
-    for name in ("soft_kmeans", "kmedoids", "spherical_kmeans"):
+    for name in ("soft_kmeans", "kmedoids", "trimmed_kmeans"):
         model = weft_runtime.load(compiled(name, count=4), backend="linear")
         assert not may_join(model.program, model.plan())
         agree_roughly = model(batch(name, "random", [9, 12]), seed=0)

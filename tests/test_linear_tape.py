@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 import pytest
@@ -62,6 +63,13 @@ layer
 outputs f = f, g = g, h = h
 """,
 }
+SPECS["counted"] = f"""algorithm counted
+{HEAD}
+layer
+  f[i] = 0.1 * f[i] - 0.1 * logsumexp[j] (count(left) * (0.1 * g[j] + 1/7) - |x[i] - y[j]|^2)
+  g[j] = 0.1 * g[j] - 0.1 * logsumexp[i] ((f[i] - 3) * count(left) / 9 - |x[i] - y[j]|^2)
+outputs f = f, g = g
+"""
 PAIRED = {"sinkhorn_dual", "sort"}  # one set of tokens
 
 
@@ -178,7 +186,13 @@ def test_one_matrix_serves_both_directions(name: str, made: list[Kept], monkeypa
     both(compiled(name))[1](inputs(name, 60, 45))
     costs = 2 if name == "twice" else 1
     assert len(made) == costs
-    if name in ("sinkhorn_dual", "sort", "damped", "drift"):  # both heads in one step: one pass over the matrix
+    if name in (
+        "sinkhorn_dual",
+        "sort",
+        "damped",
+        "drift",
+        "counted",
+    ):  # both heads in one step: one pass over the matrix
         assert passes == [(0, 1)]
     if name in ("sinkhorn_log", "scaled"):  # a step each
         assert passes == [(0, -1), (-1, 0)]
@@ -217,9 +231,27 @@ def test_terms_that_move_far_make_a_matrix_anew(
     assert_close(expected, found, 1e-12)
 
 
+def test_matrices_that_no_longer_serve_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[int] = []
+    every: list[ReferenceType[Kept]] = []
+    original = heads_kept.made
+
+    def make(*given: Any) -> Kept:
+        found = original(*given)
+        every.append(ref(found))
+        alive.append(sum(one() is not None for one in every))
+        return found
+
+    monkeypatch.setattr(heads_kept, "made", make)
+    monkeypatch.setattr(heads_kept, "REACH", 0.02)
+    both(compiled("sinkhorn_log", layers=12))[1](inputs("sinkhorn_log", 50, 70))
+    assert len(alive) > 8
+    assert max(alive) == 2  # one of each side
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_columns_that_underflow_get_a_matrix_of_their_own(
-    dtype: torch.dtype, made: list[Kept], leaps: list[int]
+    dtype: torch.dtype, made: list[Kept], leaps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
     mass = torch.full((40,), 1 / 40, dtype=torch.float64)
@@ -229,7 +261,11 @@ def test_columns_that_underflow_get_a_matrix_of_their_own(
     assert leaps == [8]
     assert {kept.turned for kept in made} == {False, True}
     assert any(kept.slack > 100 for kept in made)  # the other side of it holds nothing
-    assert_close(expected, found, 16 * torch.finfo(dtype).eps * 8)  # kappa 1 beside potentials of 1000
+    bound = 16 * torch.finfo(dtype).eps * 8  # kappa 1 beside potentials of 1000
+    assert_close(expected, found, bound)
+    made.clear()
+    assert_close(expected, one_by_one(linear, given, monkeypatch), bound)
+    assert {kept.turned for kept in made} == {False, True}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -304,18 +340,30 @@ def test_a_ragged_batch_is_its_problems(leaps: list[int]) -> None:
 
 def test_what_overflows_is_told_as_the_reference_tells_it() -> None:
     text = SPECS["drift"].replace("0.01 * (1 -", "-9 * (1 -")
-    reference, linear = both(weft.compile(text, dims={"d": 2}, layers=30), torch.float32)
+    reference, linear = both(weft.compile(text, dims={"d": 2}), torch.float32)
+    given = inputs("drift", 20, 20)
     with pytest.raises(weft_runtime.RunError) as expected:
-        reference(inputs("drift", 20, 20))
+        reference(given, layers=30)
     with pytest.raises(weft_runtime.RunError) as found:
-        linear(inputs("drift", 20, 20))
+        linear(given, layers=30)
     assert str(found.value) == str(expected.value)
+
+
+def test_the_last_layer_must_not_overflow_either() -> None:
+    """Nobody reads the field that does."""
+    text = SPECS["drift"].replace("0.01 * (1 -", "1e38 * (1 -").replace("f[i] + g[j] -", "g[j] -")
+    model = both(weft.compile(text, dims={"d": 2}), torch.float32)[1]
+    with pytest.raises(weft_runtime.RunError):
+        model.fields(inputs("drift", 20, 20), layers=1)
 
 
 def test_what_a_tape_does_not_cover_runs_layer_by_layer(leaps: list[int]) -> None:
     changed = SPECS["damped"].replace("<x[i], y[j]>", "<x[i], y[j]> * g[j]")  # the costs move
     model = both(weft.compile(changed, dims={"d": 2}, layers=3))[1]
     model(inputs("damped", 30, 30))
+    square = SPECS["damped"].replace("(g[j] +", "(g[j] * g[j] / 9 +")  # a number that follows from what is written
+    reference, linear = both(weft.compile(square, dims={"d": 2}, layers=3))
+    assert_close(reference(inputs("damped", 30, 30)), linear(inputs("damped", 30, 30)), 1e-12)
     unrolled = both(weft.compile(SPECS["damped"], dims={"d": 2}, layers=3, weights="unrolled"))[1]
     unrolled(inputs("damped", 30, 30))
     assert leaps == []

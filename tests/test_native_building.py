@@ -37,7 +37,8 @@ def stub(folder: Path, text: str) -> str:
 
 def test_the_library_is_private_and_built_once(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = tmp_path / "count"
-    text = f'echo x >> {count}\nwhile [ "$1" != -o ]; do shift; done\necho library > "$2"'
+    once = f'case "$*" in *kernels.so) echo x >> {count};; esac'  # its units are compiled apart
+    text = f'{once}\nwhile [ "$1" != -o ]; do shift; done\necho library > "$2"'
     monkeypatch.setenv("CXX", stub(tmp_path, text))
     found: list[Path] = []
     threads = [threading.Thread(target=lambda: found.append(building.built())) for _ in range(4)]

@@ -145,7 +145,7 @@ def test_means_and_what_is_empty() -> None:
 def test_sums_beyond_the_whole_numbers_of_a_double(rows: int) -> None:
     """Two pieces whose sum one addition rounds, and those that need 128 bits."""
     generator = torch.Generator().manual_seed(3)
-    data = torch.rand(rows, 5, generator=generator, dtype=torch.float64) + 1
+    data = torch.rand(rows, 16, generator=generator, dtype=torch.float64) + 1
     found = summed(data, 1).sums(torch.zeros(rows, dtype=torch.int32))
     assert found is not None
     assert found[0].tolist() == [math.fsum(column) for column in data.T.tolist()]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agreement import default_dims
+from verifying import NEAREST
 from weft.compiling import checked_spec, compile
 from weft.errors import InputError
 from weft.evidence.proofs import proofs
@@ -104,6 +105,19 @@ def test_verify_does_not_call_a_model_proved_that_lost_or_loosened_its_condition
         verdict = verify(replace(erasing, program=replace(erasing.program, conditions=conditions)), cases=2)
         assert verdict.verdict == "tested", verdict.text()  # equal rows hold equal choices there: no run shows it
         assert any(step.strength == "not shown" for step in verdict.proofs[0].steps)
+
+
+def test_a_condition_that_is_needed_is_missed_by_the_comparison_too() -> None:
+    """Equal tokens that draw differently hold different choices, which an erase by attention mixes."""
+    drawing = NEAREST.split("example")[0].replace(
+        "argmin[j] |x[i] - c[j]|^2", "sample[j](-|x[i] - c[j]|^2 noise g[i,j])"
+    )
+    erasing = compile(f"{drawing}random g[i,j] : gumbel\n", {"d": 1, "k": 2}, erase="attention")
+    assert verify(erasing, cases=8, dtypes=["float64"]).verdict == "proved"
+    careless = replace(erasing, program=replace(erasing.program, conditions=()))
+    verdict = verify(careless, cases=8, dtypes=["float64"])
+    assert verdict.verdict == "not shown"
+    assert {check.backend for check in verdict.checks if not check.passed} == {"reference", "linear"}
 
 
 def test_the_prelude_must_leave_what_the_embedding_fills() -> None:

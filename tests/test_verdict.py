@@ -7,8 +7,11 @@ import json
 import numpy as np
 
 from verifying import NEAREST, SMALL
-from weft.evidence.verdict import Check, Verdict
+from weft.compiling import compile
+from weft.evidence.verdict import Check, Verdict, merged
 from weft.evidence.verification import verify
+
+BACKENDS = (("reference", 1e-4), ("linear", 5e-4))
 
 
 def test_a_right_spec_is_proved_and_tested() -> None:
@@ -51,3 +54,48 @@ def test_text_is_a_table_with_reasons_below() -> None:
 def test_the_same_seed_gives_the_same_verdict() -> None:
     first, second = (verify(NEAREST, SMALL, cases=2, seed=7, dtypes=["float64"]) for _ in range(2))
     assert first.json() == second.json()
+
+
+def test_what_holds_on_both_backends_is_one_line() -> None:
+    both = [Check("layers (l2, float64)", "8 steps", 2, True, worst, 1e-3, backend=b) for b, worst in BACKENDS]
+    (row,) = merged(both)
+    assert row.compared == "8 steps on both backends"
+    assert row.worst == 5e-4, "the one nearer to its limit"
+    text = Verdict("t", tuple(both)).text()
+    assert text.count("layers (l2, float64)") == 1
+    assert "both backends: the reference," in text
+
+
+def test_a_failure_names_its_backend() -> None:
+    fine, broken = (
+        Check("layers (l2, float64)", "8 steps", 2, ok, backend=b, detail="" if ok else "it went wrong")
+        for b, ok in (("reference", True), ("linear", False))
+    )
+    verdict = Verdict("t", (fine, broken))
+    assert [check.compared for check in verdict.rows] == ["8 steps on reference", "8 steps on linear"]
+    lines = verdict.text().splitlines()
+    assert lines[3].startswith("NO  layers (l2, float64)  8 steps on linear")
+    assert lines[-1] == "layers (l2, float64) on linear: it went wrong"
+    assert [check["backend"] for check in verdict.json()["checks"]] == ["reference", "linear"]
+
+
+def test_rows_that_say_the_same_of_both_backends_are_named_once() -> None:
+    checks = [Check("a", "x", 1, True, backend=b, detail="why") for b, _ in BACKENDS]
+    assert Verdict("t", tuple(checks)).text().splitlines()[-1] == "a on both backends: why"
+
+
+def test_every_style_and_precision_is_judged_on_every_backend() -> None:
+    verdict = verify(NEAREST, SMALL, cases=1)
+    judged = {(check.name, check.backend) for check in verdict.checks if check.name.startswith("layers")}
+    names = {name for name, _ in judged}
+    assert {"layers (l2, float64)", "layers (dot, float32)", "layers (weights=unrolled, float64)"} <= names
+    assert judged == {(name, backend) for name in names for backend in ("reference", "linear")}
+    one = verify(NEAREST, SMALL, cases=1, dtypes=["float64"], backend="reference")
+    assert {check.backend for check in one.checks} == {"", "reference"}
+
+
+def test_what_the_fast_backend_does_not_cover_is_said() -> None:
+    verdict = verify(compile("sinkhorn_dual", {"d": 1}, scores="dot", null="token"), cases=1, dtypes=["float64"])
+    assert verdict.ok
+    assert {check.backend for check in verdict.checks} == {"", "reference"}
+    assert "the linear backend does not run this: stream pairs has a null token" in " ".join(verdict.text().split())

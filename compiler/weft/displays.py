@@ -107,11 +107,11 @@ def verdict_html(verdict: Verdict) -> str:
     """The verdict, its claim, the checks with their numbers, and what went wrong."""
     rows = [
         ("ok" if check.passed else "NO", check.name, check.compared, check.cases, f"{check.worst:.2g}", _allowed(check))
-        for check in verdict.checks
+        for check in verdict.rows
     ]
     checks = table(("", "check", "compared", "cases", "worst error", "allowed"), rows)
     notes = [f"<div>on condition that {text(one)}</div>" for one in verdict.conditions]
-    failed = [f"<div>{text(check.name)}: {text(check.detail)}</div>" for check in verdict.checks if not check.passed]
+    failed = [f"<div>{text(check.called)}: {text(check.detail)}</div>" for check in verdict.checks if not check.passed]
     mark = "✓" if verdict.ok else "✗"
     return frame(
         f"{mark} {verdict.verdict}", verdict.name, f"<div>{text(verdict.claim)}</div>", *notes, checks, *failed

@@ -77,11 +77,8 @@ class Call:
 
     def peak(self, kernels: Library, data: Tensor) -> float:
         """The largest size of stored numbers, looked up once."""
-        known = self.cache.setdefault("peaks", {})
-        key = (data.data_ptr(), tuple(data.shape), data.stride())
-        if key not in known:
-            known[key] = (kernels.peak(data, cores()), data)  # held, so that its memory stays its own
-        return float(known[key][0])
+        known = self.cache.get("peaks", {}).get(_memory(data))
+        return note_peak(self.cache, data, kernels.peak(data, cores())) if known is None else cast(float, known[0])
 
     def static(self, key: tuple[object, ...], sources: tuple[object, ...], make: Callable[[], Any]) -> Any:
         """Something made from these slots: made once as long as they are the same."""
@@ -94,6 +91,16 @@ class Call:
             known = (sources, make())
             self.cache[key] = known
         return known[1]
+
+
+def note_peak(cache: dict[Any, Any], data: Tensor, peak: float) -> float:
+    """Remembers the largest size of stored numbers."""
+    cache.setdefault("peaks", {})[_memory(data)] = (peak, data)  # held, so that its memory stays its own
+    return peak
+
+
+def _memory(data: Tensor) -> tuple[object, ...]:
+    return data.data_ptr(), tuple(data.shape), data.stride()
 
 
 @dataclass(slots=True)

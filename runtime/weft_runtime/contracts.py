@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -11,7 +12,10 @@ from torch import Tensor
 from weft_runtime.errors import RunError, shown
 from weft_runtime.held import all_finite, blocks
 from weft_runtime.ir import Input
+from weft_runtime.native.library import library
+from weft_runtime.workers import cores
 
+MANY = 1 << 15  # numbers that native code looks through
 ROUNDINGS = 16  # a unit vector or a row of weights may be off by this many roundings per entry
 
 
@@ -20,24 +24,35 @@ def is_free(item: Input) -> bool:
     return item.kind in ("vector", "number", "real") and item.low is None and item.high is None
 
 
-def kept(item: Input, rows: Tensor, dtype: torch.dtype, starts: Sequence[int] | None) -> Tensor:
-    """The rows (tokens, width) in the storage dtype, if they keep the contract of the input.
+def kept(item: Input, rows: Tensor, dtype: torch.dtype, starts: Sequence[int] | None) -> tuple[Tensor, float | None]:
+    """The rows (tokens, width) in the storage dtype, if they keep the contract of the input; their largest size, if
+    that was found on the way.
 
     `starts`: where the rows of every problem of a batch start, to name the problem that breaks it.
     """
     value = rows.to(dtype)
-    if not value.is_meta:
-        for first, part in _parts(item, value.detach()):
-            for wrong, text in _breaches(item, part, torch.finfo(dtype).eps):
-                if bool(wrong.any()):
-                    raise _broken(item, rows, first, starts, wrong, text)
-    return value
+    if value.is_meta:
+        return value, None
+    peak = _peak(value.detach())
+    for first, part in _parts(item, value.detach(), peak):
+        for wrong, text in _breaches(item, part, torch.finfo(dtype).eps):
+            if bool(wrong.any()):
+                raise _broken(item, rows, first, starts, wrong, text)
+    return value, peak
 
 
-def _parts(item: Input, value: Tensor) -> Iterator[tuple[int, Tensor]]:
+def _peak(value: Tensor) -> float | None:
+    """The largest size of many numbers, where native code is there to look at them once for all that ask later."""
+    if value.device.type != "cpu" or value.numel() < MANY or value.stride(1) != 1:
+        return None
+    kernels = library(build=False)
+    return None if kernels is None else kernels.peak(value, cores())
+
+
+def _parts(item: Input, value: Tensor, peak: float | None) -> Iterator[tuple[int, Tensor]]:
     """The rows in blocks, each with its first row, as contracts look at them; free numbers all at once if finite."""
     if is_free(item):
-        if all_finite(value):
+        if all_finite(value) if peak is None else isfinite(peak):
             return
         yield from ((block.start, value[block]) for block in blocks(len(value), value.shape[1]))
         return

@@ -41,7 +41,7 @@ def up(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Kept:
     """Exponentials of costs and what they were made for."""
 

@@ -52,16 +52,21 @@ def serving(call: Call, other: Tensor, dtype: torch.dtype, kernels: Library | No
     """Kept exponentials that serve a head whose keys have these terms now; `anew`: none that is there serves."""
     rest = still(call)
     known, turned = every_kept(rest), call.plan.turned
-    for kept in known if not anew else ():
-        base = kept.bases(turned)[1][: len(other)]
-        low, high = (float(end) for end in (other - base).aminmax())
-        if high - low + kept.room(turned) <= 2 * REACH:
-            if kept.turned != turned and kept is known[0]:
-                del known[1:]  # it serves both sides
-            return kept
-    known[:] = [kept for kept in known if kept.turned != turned]
-    known.insert(0, made(rest, other, dtype, kernels))
-    return known[0]
+    found = None if anew else next((kept for kept in known if _serves(kept, other, turned)), None)
+    if found is None:
+        known[:] = [kept for kept in known if kept.turned != turned]  # let go before another is made
+        found = made(rest, other, dtype, kernels)
+        known.insert(0, found)
+    elif found.turned != turned and found is known[0]:
+        del known[1:]  # it serves both sides
+    return found
+
+
+def _serves(kept: Kept, other: Tensor, turned: bool) -> bool:
+    """Whether the terms of the keys have moved by much the same since it was made."""
+    base = kept.bases(turned)[1][: len(other)]
+    low, high = (float(end) for end in (other - base).aminmax())
+    return high - low + kept.room(turned) <= 2 * REACH
 
 
 def every_kept(rest: Call) -> list[Kept]:

@@ -73,12 +73,18 @@ class _Chosen:
 
     def __init__(self, call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> None:
         self._once, self._keys, self._index, self._entries = call.plan.once, len(call.keys), index, entries or {}
+        self._groups, self._streams = call.groups, (call.query.stream.name, call.keys.stream.name)
 
     def __getitem__(self, query: int) -> Tensor:
         query = 0 if self._once else query
         row = torch.zeros(self._keys, dtype=torch.bool, device=self._index.device)
-        row[self._entries.get(query, self._index[query].to(torch.int64))] = True
+        first = 0 if self._groups is None else self._groups.starts[self._streams[1]][self._own(query)]
+        row[self._entries.get(query, first + self._index[query].to(torch.int64))] = True
         return row
+
+    def _own(self, query: int) -> int:
+        assert self._groups is not None
+        return self._groups.of(self._streams[0], query)
 
 
 def _chosen(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Choice:
@@ -109,7 +115,11 @@ def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
     kernels, lens = library(), call.lens
     kind = lens.head.score.parts[0].kind
     names = [part.q for part in lens.head.score.parts]
-    queries = None if kernels is None else stored(call.query, lens.query, lens.weights, names)
+
+    def look() -> Stored | None:
+        return stored(call.query, lens.query, lens.weights, names)
+
+    queries = cast(Stored | None, call.static(("stored", id(call.plan.head)), call.sources("query"), look))
     keys, radius = _features(call, "key", slice(0, len(call.keys)))
     if kernels is None or queries is None or not queries.plain or radius is not None or lens.head.weighting.epsilon:
         raise Uncovered("the problems of the batch cannot run as one")
@@ -118,11 +128,11 @@ def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
         queries.data,
         keys,
         kind == "l2",
-        (groups.starts[call.query.stream.name], groups.starts[call.keys.stream.name]),
+        groups.places(call.query.stream.name),
         call.peak(kernels, queries.data),
     )
     settled = Tiers(bound=doubled)
-    owner = groups.owner(call.query.stream.name, doubt)
+    owner = groups.owner(call.query.stream.name, doubt) if len(doubt) else doubt
     for number in sorted(set(owner.tolist())):
         part, rows = call.part(number), doubt[owner == number]
         chosen, tiers = _settle(part, rows - groups.starts[call.query.stream.name][number])

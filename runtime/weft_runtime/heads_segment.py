@@ -58,8 +58,24 @@ def segment_head(call: Call) -> Given:
         empty = mass == 0
         if bool(empty.any()):
             _fall_back(call, out, empty)
-    choice = Choice(None, None if call.groups is not None else cast(Any, ClassRows(found, len(call.keys))))
+    rows = ClassRows(found, len(call.keys)) if call.groups is None else _GroupRows(call, call.groups, found)
+    choice = Choice(None, cast(Any, rows))
     return Given(out, choice=choice, tiers=Tiers(bound=len(call.query)) if call.plan.head.masks else None)
+
+
+class _GroupRows:
+    """The eligible keys of every query of joined problems as rows of booleans: none of another problem."""
+
+    def __init__(self, call: Call, groups: Groups, found: Classes) -> None:
+        self._rows, self._groups = ClassRows(found, len(call.keys)), groups
+        self._streams = call.query.stream.name, call.keys.stream.name
+
+    def __getitem__(self, query: int) -> Tensor:
+        queries, keys = (self._groups.starts[name] for name in self._streams)
+        number = self._groups.of(self._streams[0], query)
+        row = self._rows[query - queries[number]].clone()
+        row[: keys[number]] = row[keys[number + 1] :] = False
+        return row
 
 
 def _fall_back(call: Call, out: Tensor, empty: Tensor) -> None:

@@ -70,6 +70,7 @@ class InputRows:
     """The rows of an input in all problems, one problem after the other; or `shared`, the same rows in each."""
 
     value: Tensor  # (tokens, width), in the storage dtype
+    peak: float | None  # the largest size of the numbers, where it is known
     starts: list[int]  # of every problem, and where the last one ends
     shared: bool = False
 
@@ -267,12 +268,12 @@ class Reader:
             if whole:
                 column = rows[:, None] if self._rank(item) == 1 else rows
                 once = [0, len(rows)] if batched else None
-                return InputRows(kept(item, column, self.dtype, once), starts, shared=True)
+                return InputRows(*kept(item, column, self.dtype, once), starts, shared=True)
         else:
             filled = layout.filled(array.device)
             rows = array.flatten(0, 1) if filled is None else array[filled]
         rows = rows[:, None] if self._rank(item) == 1 else rows
-        return InputRows(kept(item, rows, self.dtype, starts if batched else None), starts)
+        return InputRows(*kept(item, rows, self.dtype, starts if batched else None), starts)
 
     # ------------------------------------------------------------------ initialisers
     def _start(self, values: dict[str, InputRows], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
@@ -291,7 +292,7 @@ class Reader:
                 )
             starts = [0, *accumulate(sizes)]
             rows = made[0] if count == 1 else torch.cat(made)
-            values[item.name] = InputRows(kept(item, rows, self.dtype, starts if count > 1 else None), starts)
+            values[item.name] = InputRows(*kept(item, rows, self.dtype, starts if count > 1 else None), starts)
 
     def _started(self, item: Input, known: Tensor, size: int | None, seed: int) -> Tensor:
         """What an input of one problem starts with."""

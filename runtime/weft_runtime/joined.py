@@ -1,14 +1,15 @@
 """Problems of a batch, joined: their tokens one after the other in one state, so that a layer is one call for all.
 
-Heads must not look across problems. Only plans whose layers are best keys and sums over segments are joined: there a
-group of queries with its own keys, and labels counted on from problem to problem, are all it takes. Everything else
-runs problem by problem.
+Heads must not look across problems. Only plans whose layers are best keys, sums over segments and maps of tokens are
+joined: there a group of queries with its own keys, and labels counted on from problem to problem, are all it takes.
+Everything else runs problem by problem.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast, overload
 
 import torch
@@ -30,6 +31,7 @@ class Groups:
 
     starts: dict[str, list[int]]  # with the end of the last one
     exact: Callable[[int], Exact]
+    _places: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -40,10 +42,19 @@ class Groups:
         starts = self.starts[residual.stream.name]
         return sliced(residual, starts[number], starts[number + 1])
 
+    def places(self, stream: str) -> Tensor:
+        """The same starts as an array on the CPU, int64."""
+        if stream not in self._places:
+            self._places[stream] = torch.tensor(self.starts[stream])
+        return self._places[stream]
+
+    def of(self, stream: str, token: int) -> int:
+        """The problem that one token belongs to."""
+        return bisect_right(self.starts[stream], token) - 1
+
     def owner(self, stream: str, tokens: Tensor) -> Tensor:
         """The problem that tokens belong to."""
-        starts = torch.tensor(self.starts[stream][1:], device=tokens.device)
-        return torch.bucketize(tokens, starts, right=True)
+        return torch.bucketize(tokens, self.places(stream)[1:].to(tokens.device), right=True)
 
 
 def may_join(program: Program, plan: Plan) -> bool:
@@ -55,9 +66,7 @@ def may_join(program: Program, plan: Plan) -> bool:
             continue
         for sublayer in sublayers:
             if not isinstance(sublayer, AttendPlan):
-                if not sublayer.dead:
-                    return False
-                continue
+                continue  # a map of every token by itself
             for head in sublayer.heads:
                 if head.strategy not in JOINED or head.once or head.head.weighting.ties != "first":
                     return False
@@ -74,8 +83,9 @@ def sliced(residual: Residual, first: int, last: int) -> Residual:
             slots[name] = Uniform(held.row, last - first)
         else:
             assert isinstance(held, Sparse)
-            assert held.one_hot
-            slots[name] = Sparse(last - first, held.width, held.index[first:last])
+            assert held.place is None
+            values = None if held.values is None else held.values[first:last]
+            slots[name] = Sparse(last - first, held.width, held.index[first:last], values=values)
     return residual.made_of(last - first, slots)
 
 

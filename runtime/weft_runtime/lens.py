@@ -26,6 +26,7 @@ class Lens:
 
     columns: tuple[int, ...]
     matrices: Mapping[str, Tensor]
+    known: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)  # slots
 
     @classmethod
     def of(cls, matrices: Mapping[str, Tensor]) -> Lens:
@@ -46,6 +47,12 @@ class Lens:
 
     def slots(self, stream: Stream, without: str = "") -> tuple[str, ...]:
         """The slots it reads, `without` those that only this matrix reads."""
+        key = (stream.name, without)
+        if key not in self.known:
+            self.known[key] = self._slots(stream, without)
+        return self.known[key]
+
+    def _slots(self, stream: Stream, without: str) -> tuple[str, ...]:
         tables = [table for name, table in self.matrices.items() if name != without]
         used = torch.stack([(table != 0).any(0) for table in tables]).any(0).tolist() if tables else []
         columns = [column for column, read in zip(self.columns, used, strict=False) if read]

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from weft_runtime.calls import Call, Given
+from weft_runtime.calls import Call, Given, note_peak
 from weft_runtime.derived import Upkeep
 from weft_runtime.distinct import are_distinct
 from weft_runtime.exact import Choice, Exact
@@ -97,9 +97,16 @@ class Linear:
 
     # ------------------------------------------------------------------ state
     def embed(
-        self, filled: Mapping[tuple[str, str], Tensor], counts: Mapping[str, Sequence[int]], number: int
+        self,
+        filled: Mapping[tuple[str, str], Tensor],
+        counts: Mapping[str, Sequence[int]],
+        number: int,
+        peaks: Mapping[tuple[str, str], float | None],
     ) -> Problem:
-        """The state of one problem before the first step, or of several that are joined; `counts`: tokens of each."""
+        """The state of one problem before the first step, or of several that are joined.
+
+        `counts`: tokens of each. `peaks`: the largest size of the numbers that fill a slot, where it is known.
+        """
         forms = self.prepared.plan.forms
         instructions = {(embed.stream, embed.slot): embed for embed in self.program.embedding}
         z: dict[str, Residual] = {}
@@ -112,7 +119,10 @@ class Linear:
                 if place in filled:
                     if forms[place] in ("zero", "uniform"):
                         raise Uncovered(f"{slot.name} of {stream.name} is given, but the plan knows it")
-                    slots[slot.name] = Dense(filled[place].to(self.dtype))
+                    given, peak = filled[place].to(self.dtype), peaks.get(place)
+                    slots[slot.name] = Dense(given)
+                    if peak is not None:
+                        note_peak(self.cache.setdefault(number, {}), given, peak)
                 elif instruction is not None and instruction.kind in ("one", "count"):
                     source = counts[instruction.source] if instruction.kind == "count" else [1]
                     if min(source) != max(source):
@@ -155,7 +165,8 @@ class Linear:
         if not may_join(self.program, self.prepared.plan) or library() is None:
             return None
         try:
-            whole = self.embed({place: rows.every() for place, rows in filled.items()}, counts, -1)
+            every = {place: rows.every() for place, rows in filled.items()}
+            whole = self.embed(every, counts, -1, {place: rows.peak for place, rows in filled.items()})
         except Uncovered:
             return None
         if not self._plain_scores(whole):
@@ -191,7 +202,7 @@ class Linear:
         for step in self.program.layer:
             for stream, slot in step.writes:
                 one, other = old[stream].slot(slot), new[stream].slot(slot)
-                if isinstance(one, Sparse) and isinstance(other, Sparse):
+                if isinstance(one, Sparse) and isinstance(other, Sparse) and one.one_hot and other.one_hot:
                     differs = one.index != other.index
                 else:
                     rows = slice(0, other.tokens)

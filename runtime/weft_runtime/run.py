@@ -83,7 +83,9 @@ class Run:
 
             def held(number: int) -> Problem:
                 counts = {name: [layout.counts[number]] for name, layout in batch.layouts.items()}
-                return linear.embed({places[name]: rows for name, rows in batch.of(number).items()}, counts, number)
+                filled = {places[name]: rows for name, rows in batch.of(number).items()}
+                peaks = {places[name]: rows.peak for name, rows in batch.values.items()} if batch.count == 1 else {}
+                return linear.embed(filled, counts, number, peaks)
 
             return cls(program, sites, linear, batch, Problems(batch.count, held), places, explicit, *still)
         engine = Reference(program, weights, dtype, batch.batched)
@@ -179,11 +181,10 @@ class Run:
             self.engine.step(step, [whole], blocks, "blocks", first)
         self.engine.prefix = ""
         self.settled.append(together(self.engine.tiers.values()).since(decided))
-        still = self.engine.standing(before, whole.z) if until_stable else [False] * len(self.problems)
-        for number, stable in enumerate(self.stable):
-            if not stable:
-                self.layers[number] += 1
-                self.stable[number] = still[number]
+        self.layers = [many + (not stable) for many, stable in zip(self.layers, self.stable, strict=True)]
+        if until_stable:
+            still = self.engine.standing(before, whole.z)
+            self.stable = [stable or now for stable, now in zip(self.stable, still, strict=True)]
         return True
 
     def steps(self, index: int) -> list[tuple[Step, list[Block], int]]:

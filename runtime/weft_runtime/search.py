@@ -196,12 +196,15 @@ def _at(tensor: Tensor | None) -> int | None:
 
 
 def nearest_in_groups(
-    library: Library, data: Tensor, keys: Tensor, distance: bool, starts: tuple[list[int], list[int]], peak: float
+    library: Library, data: Tensor, keys: Tensor, distance: bool, starts: Tensor, peak: float
 ) -> tuple[Tensor, Tensor, int]:
-    """Best keys where every group of queries has as many keys of its own: indices, rows in doubt, rows by float64."""
+    """Best keys where every group of queries has as many keys of its own: indices, rows in doubt, rows by float64.
+
+    `starts`: the first query of every group, and the end of the last (int64).
+    """
     if not peak < 2.0**SAFE:
         raise Uncovered("squares of the data may overflow")
-    rows, groups = starts[0][-1], len(starts[0]) - 1
+    rows, groups = len(data), len(starts) - 1
     power = 2.0 ** -exponent(2 * peak)
     if not 2.0**-100 < power < 2.0**100:
         data = data.to(torch.float64)
@@ -213,7 +216,7 @@ def nearest_in_groups(
         is_double=data.dtype == torch.float64,
         features=data.shape[1],
         groups=groups,
-        starts=torch.tensor(starts[0]),
+        starts=starts,
         keys=keys.contiguous(),
         count=len(keys) // groups,
         distance=distance,

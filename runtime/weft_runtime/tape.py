@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from weft_runtime import heads_kept
 from weft_runtime.affine import Affine, Numbers
@@ -81,10 +82,9 @@ class Tape:
 
     def run(self, many: int, until_stable: bool) -> tuple[int, bool]:
         """Runs layers: how many it ran, and whether the last one changed nothing."""
-        before = [np.zeros_like(cell) for cell in self.cells]
+        before = [np.zeros_like(cell) for cell in self.cells] if until_stable else []
         done, stable, stuck = 0, False, 0
-        for index, step in enumerate(self.steps):
-            self._choose(step, strict=index == self.at)
+        self._choose()
         while done < many and not stable:
             plan = self._structure(min(many - done, max(1, LONG // self.entries)), until_stable, before)
             outcome = self.kernels.layers(plan)
@@ -93,27 +93,35 @@ class Tape:
             if outcome == native.OVERFLOWN or stuck > 2:
                 raise Uncovered("a number does not fit its dtype")
             if outcome == native.MOVED:
-                self._choose(self.steps[self.at], strict=True, anew=stuck > 1)
+                self._choose(anew=stuck > 1)
         return done, stable
 
-    def _choose(self, step: StepTape, strict: bool, anew: bool = False) -> None:
-        """Chooses exponentials for the heads of a step; unless `strict` they need not serve yet."""
-        for head in step.heads:
-            known = [] if strict else heads_kept.every_kept(heads_kept.still(head.call))
-            if known:
-                head.kept = known[0]
-                continue
-            other = torch.from_numpy(head.other.at(self.cells, len(head.call.keys)))
-            head.kept = heads_kept.serving(head.call, other, self.dtype, self.kernels, anew)
+    def _choose(self, anew: bool = False) -> None:
+        """Chooses exponentials for all heads. Those of the next step must serve; others are tried when used."""
+        for step in self.steps:
+            for head in step.heads:
+                head.kept = None  # those that no longer serve are let go before others are made
+        following = self.steps[self.at]
+        for step in (following, *(step for step in self.steps if step is not following)):
+            for head in step.heads:
+                known = [] if step is following else heads_kept.every_kept(heads_kept.still(head.call))
+                if known:
+                    turned = head.call.plan.turned
+                    head.kept = next((kept for kept in known if kept.turned == turned), known[0])
+                    continue
+                other = torch.from_numpy(head.other.at(self.cells, len(head.call.keys)))
+                head.kept = heads_kept.serving(head.call, other, self.dtype, self.kernels, anew)
 
     def slots(self) -> dict[str, dict[str, Held]]:
         """The slots that the cells make up."""
-        found: dict[str, dict[str, list[Numbers]]] = {}
+        found: dict[str, dict[str, list[Tensor]]] = {}
         for (stream, slot, _), cell, tokens in zip(self.places, self.cells, self.tokens, strict=True):
-            found.setdefault(stream, {}).setdefault(slot, []).append(cell[:tokens])
+            column = torch.from_numpy(cell)[:tokens, None].to(self.dtype, copy=True)
+            found.setdefault(stream, {}).setdefault(slot, []).append(column)
         return {
             stream: {
-                slot: Dense(torch.from_numpy(np.stack(columns, 1)).to(self.dtype)) for slot, columns in slots.items()
+                slot: Dense(columns[0] if len(columns) == 1 else torch.cat(columns, 1))
+                for slot, columns in slots.items()
             }
             for stream, slots in found.items()
         }
@@ -140,8 +148,9 @@ class Tape:
         out = native.Affine(constant=affine.constant, terms=len(affine.terms))
         if affine.base is not None:
             out.base = affine.base.ctypes.data
-        out.cells = self._array(c_int32, list(affine.terms))
-        out.factors = self._array(c_double, list(affine.terms.values()))
+        if affine.terms:
+            out.cells = self._array(c_int32, list(affine.terms))
+            out.factors = self._array(c_double, list(affine.terms.values()))
         return out
 
     def _step(self, step: StepTape) -> native.Step:

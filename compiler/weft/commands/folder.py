@@ -14,7 +14,6 @@ from pathlib import Path
 
 from weft.commands.options import UsageError
 from weft.source import printable
-from weft_runtime.whole_file import whole_file as beside
 
 
 def refuse_existing(target: Path, file_names: Sequence[str], force: bool) -> None:
@@ -75,5 +74,7 @@ def whole_file(target: Path) -> Iterator[Path]:
     """A path to write to; it becomes `target` when the block ends well and vanishes when it does not."""
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {printable(str(target.parent))} to put {printable(target.name)} into")
+    from weft_runtime.whole_file import whole_file as beside  # loads numpy
+
     with beside(target) as partial:
         yield partial

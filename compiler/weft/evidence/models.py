@@ -108,6 +108,10 @@ class Watched:
         except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
             raise Crashed(f"{type(error).__name__}: {error}") from error
 
+    def run(self, case: Case) -> dict[str, Array]:
+        """The outputs of a run that nobody watches."""
+        return _arrays(self.model(dict(case.inputs), **_settings(case)))
+
     def final(self, case: Case) -> dict[str, Array]:
         """The outputs, made anew on the final fields where they are out of date."""
         return _arrays(self.model.final(dict(case.inputs), **_settings(case)))

@@ -13,6 +13,7 @@ from weft.evidence.layers import Judge
 from weft.types import Checked
 
 SHRINKINGS = 120  # smaller cases tried
+LONG = 2000  # tokens of a case that takes as long as two short ones
 
 
 def shrunk(judge: Judge, case: Case) -> tuple[Case, Divergence]:
@@ -25,7 +26,7 @@ def shrunk(judge: Judge, case: Case) -> tuple[Case, Divergence]:
     while found and tries > 0:
         found = False
         for candidate in smaller(judge.checked, case):
-            tries -= 1
+            tries -= 1 + candidate.tokens // LONG
             worse = judge.judge(candidate, answers).divergence
             if worse is not None:
                 case, divergence, found = candidate, worse, True

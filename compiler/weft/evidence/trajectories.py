@@ -62,9 +62,7 @@ class Trajectories:
     def __init__(self, checked: Checked, model: Checkpoint, seed: int, runners: Runners) -> None:
         self.checked, self.dims, self.seed, self.runners = checked, model.dims, seed, runners
         self.meaning = Interpreter(checked, model.dims, model.params)
-        bodies = [e.body for step in checked.spec.steps for e in step.equations]
-        bodies += [o.body for o in checked.spec.outputs]
-        self.settled = all(is_settled(checked, body) or not _indexed(body) for body in bodies)
+        self.settled = is_settled_throughout(checked)
         self._known: dict[int, list[Expected | None]] = {}
 
     def against(self, model: Checkpoint, style: str, backend: str, depth: int = DEPTH) -> Check | None:
@@ -133,14 +131,9 @@ class Trajectories:
         """How much a whole run magnifies a change of the inputs by one unit in the last place, per output."""
         largest = dict.fromkeys(want, 1.0)
         for _ in range(PERTURBATIONS):
-            moved = {
-                name: values
-                if self.checked.fields[name].kind == "onehot"
-                else values * (1 + EPSILON * rng.choice((-1.0, 1.0), values.shape))
-                for name, values in case.inputs.items()
-            }
+            moved = nudged(self.checked, case, EPSILON, rng)
             try:
-                other = self.meaning.run(moved, case.layers, seed=case.seed)
+                other = self.meaning.run(moved.inputs, case.layers, seed=case.seed)
             except WeftError:
                 continue
             for name, value in want.items():
@@ -148,6 +141,23 @@ class Trajectories:
                 change = float(np.max(np.abs(other[name] - value), initial=0.0))
                 largest[name] = max(largest[name], change / (EPSILON * scale) if scale else 1.0)
         return {name: case.layers * value for name, value in largest.items()}
+
+
+def is_settled_throughout(checked: Checked) -> bool:
+    """Whether whole runs must agree bit for bit."""
+    bodies = [e.body for step in checked.spec.steps for e in step.equations] + [o.body for o in checked.spec.outputs]
+    return all(is_settled(checked, body) or not _indexed(body) for body in bodies)
+
+
+def nudged(checked: Checked, case: Case, epsilon: float, rng: np.random.Generator) -> Case:
+    """A case with its inputs moved by one unit in the last place, up or down at random."""
+    moved = {
+        name: values
+        if checked.fields[name].kind == "onehot"
+        else (values * (1 + epsilon * rng.choice((-1.0, 1.0), values.shape))).astype(values.dtype)
+        for name, values in case.inputs.items()
+    }
+    return replace(case, inputs=moved)
 
 
 def _indexed(body: Any) -> bool:

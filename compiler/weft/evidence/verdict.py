@@ -97,6 +97,11 @@ class Check:
     backend: str = ""
 
     @property
+    def called(self) -> str:
+        """The name, with the backend that ran."""
+        return f"{self.name} on {self.backend}" if self.backend else self.name
+
+    @property
     def strength(self) -> Strength:
         return self.shows if self.passed else "not shown"
 

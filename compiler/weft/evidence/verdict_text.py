@@ -63,11 +63,6 @@ def _who(checks: Sequence[Check]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") + where
 
 
-def _called(check: Check) -> str:
-    """The name of a check, with the backend that ran."""
-    return f"{check.name} on {check.backend}" if check.backend else check.name
-
-
 def _settled(checks: Sequence[Check]) -> list[str]:
     """Who settled the decisions, layer by layer; in float64 where that was judged, float32 stores no more than that."""
     shown = [check for check in checks if check.settled and check.name.startswith(SHOWN)]
@@ -75,7 +70,7 @@ def _settled(checks: Sequence[Check]) -> list[str]:
     if any(check.name.startswith(SHOWN[0]) for check in shown):
         shown = [check for check in shown if check.name.startswith(SHOWN[0])]
     rows = [
-        (_called(check) if at == 0 else "", *map(str, (one.layer, one.fast, one.float64, one.exact, one.undecided)))
+        (check.called if at == 0 else "", *map(str, (one.layer, one.fast, one.float64, one.exact, one.undecided)))
         for check in shown
         for at, one in enumerate(check.settled)
     ]

@@ -129,7 +129,9 @@ def verify(
             runs = [trajectories.against(first, style, one) for one in sound]
             if "linear" in sound:
                 models = [first, *group.wide]
-                runs += [large_runs(checked, models, style, dtype, seed, runners) for dtype in dtypes]
+                for dtype in dtypes:
+                    tiles = group is groups[0] and dtype == "float64"
+                    runs.append(large_runs(checked, models, style, dtype, seed, runners, tiles))
             found += [run for run in runs if run is not None]
         if group.meant is not checked:
             parts.begin(f"temperature, {style}")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from weft.errors import InputError
 from weft.source import printable
-from weft_runtime.whole_file import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +43,8 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
 
 def write_whole(target: Path, write: Callable[[str], object]) -> None:
     """Lets somebody write a file next to its place, then puts it there."""
+    from weft_runtime.whole_file import whole_file  # loads numpy
+
     try:
         with whole_file(target) as part:
             write(str(part))

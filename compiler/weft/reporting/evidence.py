@@ -20,16 +20,21 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
         "claim": printable(verdict.claim.removeprefix(verdict.verdict).lstrip(" :")),
         "conditions": [printable(one) for one in (*verdict.conditions, *verdict.assumptions)],
         "proofs": [_proof(proof) for proof in verdict.proofs],
-        "checks": [_check(check) for check in verdict.checks],
-        "settled": [
-            (str(one.layer), *map(str, (one.fast, one.float64, one.exact, one.undecided)))
-            for check in verdict.checks
-            if check.name.startswith("your data") and "float64" in check.name
-            for one in check.settled
-        ],
+        "checks": [_check(check) for check in verdict.rows],
+        "settled": _settled(verdict),
         "certificates": [_lines("\n".join(one.lines())) for one in verdict.assignments],
-        "details": [f"{printable(check.name)}: {_lines(check.detail)}" for check in verdict.checks if check.detail],
+        "details": [f"{printable(check.called)}: {_lines(check.detail)}" for check in verdict.checks if check.detail],
     }
+
+
+def _settled(verdict: Verdict) -> list[tuple[str, ...]]:
+    """Who settled the decisions on the user's data, on the last backend that was judged: the fast one if it ran."""
+    own = [check for check in verdict.checks if check.name.startswith("your data") and "float64" in check.name]
+    return [
+        (str(one.layer), *map(str, (one.fast, one.float64, one.exact, one.undecided)))
+        for check in own[-1:]
+        for one in check.settled
+    ]
 
 
 def _lines(text: str) -> str:

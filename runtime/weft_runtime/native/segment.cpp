@@ -1,7 +1,7 @@
 // Exact sums over segments: numbers carry the label of their sum, and every sum is rounded once, whatever the order.
 //
-// A number is cut into pieces, multiples of 2^unit, 2^(unit - BITS), ..., which are added as integers: 64 bits hold those
-// of 2^25 rows that come and go. Rows whose label changes are taken from one sum and added to another.
+// A number is cut into pieces, multiples of 2^unit, 2^(unit - BITS), ..., which are added as integers: 64 bits hold
+// those of 2^25 rows that come and go. Rows whose label changes are taken from one sum and added to another.
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +43,8 @@ static inline void add(int64_t* sum, Longs more) {
 constexpr int BITS = 36;  // of a piece
 constexpr int64_t CHUNK = 8192, AHEAD = 8;
 constexpr int NEAR = 2;   // pieces that every thread sums by itself; more are rare
-constexpr int64_t MANY = 1 << 14;  // sums from which threads share the rounding
+constexpr int64_t MANY = 1 << 14;    // sums from which threads share the rounding
+constexpr int64_t LITTLE = 1 << 17;  // numbers that one thread adds in the time it takes to start another
 
 }  // namespace weft
 
@@ -69,7 +70,7 @@ extern "C" struct WeftSegments {
   int64_t* work;                 // (threads - 1, NEAR, segments, columns), 0 before and after
   double* rounded;               // (segments, columns), every sum rounded once
   double* out;                   // (segments, columns)
-  int64_t moved;                 // out: rows that changed their label or weight
+  int64_t moved;                 // rows that changed their label or weight; before: those of the call before
   int64_t empty;                 // out: segments without rows
 };
 
@@ -298,7 +299,10 @@ static bool segments(WeftSegments& s) {
   std::vector<Adder<Real>> adders;
   adders.reserve(s.threads);
   for (int t = 0; t < s.threads; t++) adders.emplace_back(s, lock, t);
-  bool good = share(s.rows, CHUNK, s.threads, [&](int64_t first, int64_t last, int t) { adders[t].range(first, last); });
+  // as few rows as last time are moved before another thread is there
+  const bool little = s.before && s.moved * s.columns + s.rows / 4 < LITTLE;
+  const int threads = little ? 1 : s.threads;
+  bool good = share(s.rows, CHUNK, threads, [&](int64_t first, int64_t last, int t) { adders[t].range(first, last); });
   std::vector<uint8_t> touched(s.segments);
   s.moved = s.empty = 0;
   for (auto& each : adders) {
@@ -308,9 +312,9 @@ static bool segments(WeftSegments& s) {
     good &= each.good;
   }
   if (!good) return false;
-  const int threads = (int64_t)s.segments * s.columns >= MANY ? s.threads : 1;
-  const int64_t chunk = std::max<int64_t>(1, s.segments / (4 * threads));
-  good = share(s.segments, chunk, threads, [&](int64_t first, int64_t last, int) {
+  const int rounding = (int64_t)s.segments * s.columns >= MANY ? s.threads : 1;
+  const int64_t chunk = std::max<int64_t>(1, s.segments / (4 * rounding));
+  good = share(s.segments, chunk, rounding, [&](int64_t first, int64_t last, int) {
     std::vector<double> terms, parts;
     for (int64_t at = first; at < last; at++) {
       double *row = s.rounded + at * s.columns, *out = s.out + at * s.columns;
@@ -339,12 +343,16 @@ namespace weft {
 
 // Sizes of IEEE numbers are ordered like their bits without the sign; NaN comes after infinity.
 template <class Real, class Bits>
-static Real peak(const Real* data, int64_t stride, int64_t first, int64_t last, int columns) {
+static Real peak(const Real* data, int64_t stride, int64_t first, int64_t last, int64_t columns) {
+  if (stride == columns) {  // one row for all
+    data += first * stride;
+    columns *= last - first, first = 0, last = 1;
+  }
   Bits most = 0;
   const Bits size = ~((Bits)1 << (8 * sizeof(Bits) - 1));
   for (int64_t i = first; i < last; i++) {
     const Real* row = data + i * stride;
-    for (int c = 0; c < columns; c++) {
+    for (int64_t c = 0; c < columns; c++) {
       Bits bits;
       std::memcpy(&bits, row + c, sizeof bits);
       most = std::max(most, (Bits)(bits & size));
@@ -355,6 +363,8 @@ static Real peak(const Real* data, int64_t stride, int64_t first, int64_t last, 
   return found;
 }
 
+static inline double larger(double a, double b) { return a != a || a > b ? a : b; }  // NaN if one of them is
+
 }  // namespace weft
 
 // The largest size of the numbers (rows, columns); infinite or NaN if one of them is.
@@ -364,10 +374,9 @@ extern "C" double weft_peak(const void* data, int32_t is_double, int64_t stride,
   weft::share(rows, 1 << 15, threads, [&](int64_t first, int64_t last, int t) {
     const double most = is_double ? weft::peak<double, int64_t>((const double*)data, stride, first, last, columns)
                                   : weft::peak<float, int32_t>((const float*)data, stride, first, last, columns);
-    if (!(most <= found[t])) found[t] = most;
+    found[t] = weft::larger(most, found[t]);
   });
   double most = 0;
-  for (double each : found)
-    if (!(each <= most)) most = each;
+  for (double each : found) most = weft::larger(each, most);
   return most;
 }

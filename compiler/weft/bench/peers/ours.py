@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -96,7 +97,7 @@ class InFloat32(Clustering):
     lead, no float64.
 
     For the measure of what a certificate costs and for nothing else: kernels compiled with a macro that only this
-    class defines, kept in a file of their own, and used in this process alone. One layer: bounds need a second best.
+    class defines, kept in a file of their own, in use while this class runs. One layer: bounds need a second best.
     """
 
     def __init__(self, trusted: bool) -> None:
@@ -107,16 +108,19 @@ class InFloat32(Clustering):
         if workload.iterations != 1:
             raise ValueError("this is for one layer")
         facts = super().prepare(workload, threads)
-        from weft_runtime import search
         from weft_runtime.native import building, library
 
-        search.NARROW = sys.maxsize
-        if self.trusted and TRUSTING not in building.FLAGS:
-            building.FLAGS = (*building.FLAGS, TRUSTING)
-            library.forget()
-        if library.library() is None:
-            raise ValueError("there are no native kernels")
+        flags = (*building.FLAGS, TRUSTING) if self.trusted else building.FLAGS
+        with patch.object(building, "FLAGS", flags):
+            self.kernels = library.Library(str(building.built()))
         return facts
+
+    def run(self, held: Any, iterations: int) -> Any:
+        from weft_runtime import heads_nearest, search
+
+        kernels = patch.object(heads_nearest, "library", lambda build=True: self.kernels)
+        with kernels, patch.object(search, "NARROW", sys.maxsize):
+            return super().run(held, iterations)
 
 
 class Transport(_Ours):

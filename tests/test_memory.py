@@ -1,0 +1,104 @@
+"""Memory beyond the input: at most 24 bytes per point and 2 MiB per thread, results included."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import weft_runtime
+from linear_cases import compiled
+from weft_runtime import calls, held, linear
+from weft_runtime.native.library import Library, library
+from weft_runtime.residual import Residual
+
+PROGRAM = """
+import resource, sys
+import torch, weft
+from weft.bench.memory import Peak
+from weft.bench.targets import MEMORY_PER_THREAD
+
+torch.set_num_threads(1)
+points, width, count, layers = map(int, sys.argv[1:])
+model = weft.load(weft.compile("lloyd", dims={"d": width, "k": count}), dtype=torch.float32)
+x = torch.randn(points, width, generator=torch.Generator().manual_seed(0))
+c = x[:count].clone()
+model.final(x=x[:20000], c=c, layers=layers)  # loads libraries
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+peak = Peak()
+answer = model.final(x=x, c=c, layers=layers)
+beyond = peak.beyond()
+if beyond is None:  # a system that does not tell the peak since a moment
+    beyond = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+assert model.report.backend == "linear", model.report.why
+assert answer["labels"].indices.shape == (points,)
+print(max(0, beyond - MEMORY_PER_THREAD) / points)
+"""
+
+
+def test_memory_per_point() -> None:
+    sizes = ("300000", "16", "64", "8")  # enough layers for bounds to be kept
+    run = subprocess.run([sys.executable, "-c", PROGRAM, *sizes], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) <= 24
+
+
+def test_numbers_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they are finite and how large they are is one question, and nobody asks again."""
+    kernels = library()
+    assert kernels is not None
+    model = weft_runtime.load(compiled("lloyd", width=2, count=3), backend="linear")
+    x = torch.randn(40_000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    looks: list[int] = []
+    peak = Library.peak
+
+    def counted(self: Library, data: torch.Tensor, threads: int) -> float:
+        looks.append(len(data))
+        return peak(self, data, threads)
+
+    monkeypatch.setattr(Library, "peak", counted)
+    model(x=x, c=x[:3], layers=3)
+    assert looks == [40_000]
+    pair = torch.stack([x[:20_000], x[20_000:]])
+    looks.clear()
+    model(x=pair, c=torch.stack([x[:3], x[20_000:20_003]]), layers=3)
+    assert looks == [40_000]
+    for wrong in (torch.nan, torch.inf, -torch.inf):
+        pair[1, 7, 1] = wrong
+        with pytest.raises(weft_runtime.RunError, match=r"x: problem 1, row 7, column 1 .* is not finite"):
+            model(x=pair, c=x[:3], layers=1)
+
+
+def test_names_of_tokens_are_indices() -> None:
+    """k x k ones and zeros are never made: not for the state, and not again for every number of points."""
+    model = weft_runtime.load(compiled("lloyd", width=2, count=30), backend="linear")
+    states: list[Residual] = []
+    original = linear.Linear.embed
+
+    def embed(self: linear.Linear, *given: object) -> object:
+        made = original(self, *given)  # type: ignore[arg-type]
+        states.append(made.z["centers"])  # type: ignore[arg-type]
+        return made
+
+    represented: list[int] = []
+    look = calls._represented
+
+    def counted(*given: object) -> object:
+        represented.append(1)
+        return look(*given)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear.Linear, "embed", embed)
+        patch.setattr(calls, "_represented", counted)
+        for size in (100, 200, 300):
+            x = torch.randn(size, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
+            model(x=x, c=x[:30], layers=2)
+    assert len(states) == 3
+    for state in states:
+        names = state.slot("id()")
+        assert isinstance(names, held.Sparse)
+        assert names.index.tolist() == list(range(30))
+        assert torch.equal(names.rows(slice(0, 30)), torch.eye(30, dtype=torch.float64))
+    assert represented == [1]

@@ -1,0 +1,98 @@
+"""Large runs: evidence about what the linear backend does only at some size, and proof that it does it there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from verifying import NEAREST
+from weft.compiling import checked_spec, compile
+from weft.evidence.backends import Runners
+from weft.evidence.large import WIDE, large_runs
+from weft.evidence.verdict import Check
+from weft_runtime.heads_stream import Stream
+from weft_runtime.native.library import library
+from weft_runtime.native.sums import NativeSums
+from weft_runtime.search import Search
+from weft_runtime.tape import Tape
+
+SOFT = """algorithm soft
+tokens i in points, j in centers : k
+inputs x[i] : R^d, c[j] : R^d
+layer
+  c[j] = sum[i] softmax[i](-|x[i] - c[j]|^2) * x[i]
+outputs c
+"""
+Seen = Counter[str]
+
+
+def large(spec: str, sizes: tuple[int, int], dtype: str = "float64", tiles: bool = False) -> Check | None:
+    checked = checked_spec(spec)
+    model = compile(checked, {name: sizes[name == "k"] for name in checked.dims})
+    return large_runs(checked, [model], "l2", dtype, 0, Runners(), tiles)
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    """How often the kernels were in use that need some size."""
+    if library() is None:
+        pytest.fail("this machine has no native kernels to look at")
+    found: Seen = Counter()
+
+    def watch(owner: Any, name: str, note: Any) -> None:
+        true = getattr(owner, name)
+
+        def noted(*arguments: Any, **named: Any) -> Any:
+            given = true(*arguments, **named)
+            found.update(note(*arguments))
+            return given
+
+        monkeypatch.setattr(owner, name, noted)
+
+    watch(Search, "find", lambda search, *_: ["search"] + ["bounds"] * bool(search._call.before))
+    watch(NativeSums, "_moved", lambda sums, *_: ["sums"] + ["moved"] * (sums._labels is not None))
+    watch(Stream, "merge", lambda *_: ["tiles"])
+    watch(Tape, "run", lambda *_: ["layers at a time"])
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_searches_with_bounds_and_sums_that_are_moved_are_judged(seen: Seen, dtype: str) -> None:
+    check = large(NEAREST, WIDE, dtype)
+    assert check is not None
+    assert check.passed, check.detail
+    assert check.backend == "linear"
+    assert seen["bounds"] > 1
+    assert seen["moved"] > 1
+
+
+def test_tiles_are_merged(seen: Seen) -> None:
+    check = large(SOFT, (2, 24), tiles=True)
+    assert check is not None
+    assert check.passed, check.detail
+    assert seen["tiles"] > 0
+
+
+def test_runs_that_nobody_watches_are_judged_too(seen: Seen) -> None:
+    check = large("sinkhorn_log", (2, 3))
+    assert check is not None
+    assert check.passed, check.detail
+    assert seen["layers at a time"] > 0
+
+
+def test_an_unwatched_run_that_differs_falls_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    from weft.evidence.models import Watched
+
+    true = Watched.run
+    monkeypatch.setattr(Watched, "run", lambda self, case: {n: v + 1e-9 for n, v in true(self, case).items()})
+    for spec in (NEAREST, SOFT):
+        check = large(spec, (2, 3))
+        assert check is not None
+        assert not check.passed
+        assert "a run of its own differs by 1e-09 from one that is traced" in check.detail
+
+
+def test_heads_that_do_the_same_at_any_size_are_left_out() -> None:
+    assert large("knn", (2, 3)) is None
