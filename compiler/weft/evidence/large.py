@@ -28,6 +28,7 @@ from weft.evidence.verdict import Check
 from weft.types import Checked
 from weft_runtime import Checkpoint
 from weft_runtime.heads_stream import TILE
+from weft_runtime.ir import Attend
 from weft_runtime.plan import HeadPlan
 from weft_runtime.search import MANY
 
@@ -37,6 +38,7 @@ LENGTHS = (20000, 10000, 5000, 2000, 1000, 500, 250, 125, 60)  # of open sets; t
 BUDGET = 1 << 17  # products of a layer
 SEARCHED = frozenset({"nearest", "best"})
 TILED = frozenset({*SEARCHED, "segment", "stream", "self"})
+LITERAL = 1 << 23  # scores of all heads, on which the reference would spend seconds if the linear backend gave up
 SLOW = 32  # products of the other heads cost as much as this many
 SHALLOW, DEPTH, DEEP = 2, 3, 8  # layers: sums are moved along from the second on, bounds carried after a few
 NUDGES = 2
@@ -58,7 +60,7 @@ def large_runs(
         heads = [head for path, head in plan.heads() if path.startswith("layer")]
         if not any(head.strategy in TILED for head in heads):
             continue
-        for at, (sizes, depth) in enumerate(_scales(checked, model.dims, heads, tiles and number == 0)):
+        for at, (sizes, depth) in enumerate(_scales(checked, model, heads, tiles and number == 0)):
             rng = np.random.default_rng((seed, 99, number, at))
             case = replace(draw(checked, Shape(model.dims, sizes), "random", rng, np.dtype(dtype)), layers=depth)
             outcomes.append(judge.judge(case))
@@ -75,24 +77,32 @@ def large_runs(
 
 
 def _scales(
-    checked: Checked, dims: Mapping[str, int], heads: Sequence[HeadPlan], tiles: bool
+    checked: Checked, model: Checkpoint, heads: Sequence[HeadPlan], tiles: bool
 ) -> list[tuple[dict[str, int], int]]:
     """The size of every token set, and how many layers to run."""
+    dims = model.dims
     fixed = {name: dims[size] if isinstance(size, str) else size for name, size in checked.sets.items() if size}
     widths = [one.width for one in checked.fields.values() if one.width is not None]
     width = max((dims[one] if isinstance(one, str) else one for one in widths), default=1)
     sizes = dict(fixed)
     for length in LENGTHS:
         sizes = {**dict.fromkeys(checked.sets, length), **fixed}
-        if width * sum(_scores(head, sizes) for head in heads) <= BUDGET:
+        if width * sum(_scores(head, sizes) for head in heads) <= BUDGET and _literal(model, sizes) <= LITERAL:
             break
     decides = any(head.strategy in (*SEARCHED, "segment") and not head.once for head in heads)
     depth = DEEP if any(_carries(head, sizes, width) for head in heads) else DEPTH if decides else SHALLOW
     found = [(sizes, depth)]
     few = [fixed[head.head.query] for head in heads if head.strategy == "stream" and head.head.query in fixed]
     if tiles and few:
-        found.append(({**dict.fromkeys(checked.sets, TILE // min(few) + 1), **fixed}, 1))
+        sizes = {**dict.fromkeys(checked.sets, TILE // min(few) + 1), **fixed}
+        found += [(sizes, 1)] if _literal(model, sizes) <= LITERAL else []
     return found
+
+
+def _literal(model: Checkpoint, sizes: Mapping[str, int]) -> int:
+    """The scores of all heads, before, in and after a layer."""
+    attends = [sub for step in model.program.steps() for sub in step.sublayers if isinstance(sub, Attend)]
+    return sum(sizes[head.query] * sizes[head.keys] for attend in attends for head in attend.heads)
 
 
 def _scores(head: HeadPlan, sizes: Mapping[str, int]) -> int:
