@@ -23,7 +23,8 @@ from weft_runtime.nearest import ROOM, Found, Queries, block_rows, nearest, read
 from weft_runtime.plan import Uncovered
 from weft_runtime.results import Tiers
 from weft_runtime.scores import SAFE, Scorer
-from weft_runtime.search import Search, nearest_in_groups
+from weft_runtime.search import Search
+from weft_runtime.search_groups import nearest_in_groups
 from weft_runtime.stored import Stored, stored
 from weft_runtime.structure import table
 from weft_runtime.sums import exact_sum

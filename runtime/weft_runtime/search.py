@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from weft_runtime.held import blocks
-from weft_runtime.native.library import Library, Searched, Table
-from weft_runtime.nearest import LARGEST, ROOM, SMALLEST, Found, U, exponent
+from weft_runtime.native.library import Library, Searched
+from weft_runtime.nearest import ROOM, SMALLEST, Found, U, exponent
 from weft_runtime.plan import Uncovered
 from weft_runtime.reuse import Pool
 from weft_runtime.scores import SAFE
+from weft_runtime.search_keys import KeyTable, View
 from weft_runtime.stored import Stored
 from weft_runtime.workers import cores
 
-WHOLE = 2.0**24  # whole numbers up to here are exact in float32
 MANY = 500  # features times keys from which scores cost more than bounds
 NARROW = 8  # features from which a first look in 16 bits pays
 UNSETTLED = 0.25  # the share of rows that a first look may leave
@@ -54,7 +54,7 @@ class Search:
     power: float = field(init=False)
     whole: bool = field(init=False)  # all stored numbers are small whole numbers
     _data: Tensor = field(init=False)
-    _table: _Table = field(init=False)
+    _table: KeyTable = field(init=False)
     _call: Searched = field(init=False)
     _doubt: Tensor = field(init=False)
     _shorts: bool = field(init=False)  # whether a first look is taken in 16 bits
@@ -84,7 +84,8 @@ class Search:
         self._data = data.to(torch.float64) if narrow else data
         length = float((sample - self.centre).square().sum(1).max()) ** 0.5 * self.power if len(sample) else 0.0
         self._shorts = columns >= NARROW and self.slack == 0 and not narrow
-        self._table = _Table(self, length, size * self.power)
+        view = View(self.centre, self.power, self.peak, size * self.power, length, self.whole)
+        self._table = KeyTable(self.library, self.queries, self.distance, view)
         self._doubt = torch.empty(min(rows, ROOM_FOR_DOUBT), dtype=torch.int64)
         self._room, self._bounds = Pool(rows, torch.int32), Pool(2 * rows, torch.float32)
         self._call = Searched(
@@ -105,7 +106,7 @@ class Search:
         label = self._room.take()
         sure = radius is None and self.slack == 0
         plain = sure and not tolerance
-        if not table.fill(self, keys, self._shorts and plain):
+        if not table.fill(keys, self._shorts and plain, call):
             return Found(label.zero_(), torch.arange(rows))
         call.e0, call.e1, ties = self._needed(keys, radius, tolerance)
         call.ties, call.threads, call.tolerance = ties and first, cores(), tolerance
@@ -193,102 +194,6 @@ class Search:
 
 def _at(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
-
-
-def nearest_in_groups(
-    library: Library, data: Tensor, keys: Tensor, distance: bool, starts: Tensor, peak: float
-) -> tuple[Tensor, Tensor, int]:
-    """Best keys where every group of queries has as many keys of its own: indices, rows in doubt, rows by float64.
-
-    `starts`: the first query of every group, and the end of the last (int64).
-    """
-    if not peak < 2.0**SAFE:
-        raise Uncovered("squares of the data may overflow")
-    rows, groups = len(data), len(starts) - 1
-    power = 2.0 ** -exponent(2 * peak)
-    if not 2.0**-100 < power < 2.0**100:
-        data = data.to(torch.float64)
-    key_power = power if distance else 2.0 ** -exponent(float(keys.abs().max()) if keys.numel() else 0.0)
-    label, doubt = torch.empty(rows, dtype=torch.int32), torch.empty(rows, dtype=torch.int64)
-    doubled, doubtful = library.nearest_groups(
-        data=data,
-        stride=data.stride(0),
-        is_double=data.dtype == torch.float64,
-        features=data.shape[1],
-        groups=groups,
-        starts=starts,
-        keys=keys.contiguous(),
-        count=len(keys) // groups,
-        distance=distance,
-        power=power,
-        key_power=key_power,
-        threads=cores(),
-        label=label,
-        doubt=doubt,
-        room=rows,
-    )
-    return label, doubt[:doubtful], doubled
-
-
-class _Table:
-    """Keys made ready: centred, scaled, rounded, in blocks. Filled anew for every search."""
-
-    keys: Tensor  # (k, columns) as they are, for the stored columns
-    power: float
-    reach: float  # above the length of every key, scaled
-    most: float  # above what the constant features add, scaled
-    whole: bool  # every score is a small whole number
-
-    def __init__(self, search: Search, length: float, top: float) -> None:
-        self._made = Table(
-            centre=search.centre.data_ptr(),
-            features=len(search.centre),
-            distance=search.distance,
-            length=length,
-            top=top,
-        )
-        self._room: tuple[Tensor, ...] = ()
-
-    def fill(self, search: Search, keys: Tensor, shorts: bool) -> bool:
-        """Whether the keys are of a size that can be searched."""
-        stored, made = search.queries, self._made
-        exact, offset = keys, None
-        if not stored.plain:
-            exact = keys[:, stored.place] * stored.factor
-            constant, rest = stored.constant[stored.aside], keys[:, stored.aside]
-            offset = (constant - rest).square().sum(1) if search.distance else -(rest @ constant)
-        self.keys = exact = exact.contiguous()
-        self.power = search.power
-        if not search.distance and not search.whole:
-            self.power = 2.0 ** -exponent(float(exact.abs().max()) if exact.numel() else 0.0)
-        self._make_room(search, len(exact))
-        self._offset = self._room[0] if offset is None else offset
-        made.keys, made.offset = exact.data_ptr(), self._offset.data_ptr()
-        made.power, made.both = self.power, self.power * search.power
-        made.shorts.table = self._room[3].data_ptr() if shorts else None
-        search.library.table(made)
-        self.reach, self.most = made.reach * ROOM + 2.0**-60, made.most * ROOM
-        largest = exact.shape[1] * made.peak * (made.peak + 2 * search.peak) + made.peak
-        self.whole = search.whole and bool(made.whole) and largest < WHOLE
-        call = search._call
-        call.keys, call.offset, call.table, call.bias = len(exact), made.offset, made.table, made.bias
-        if not made.shorts.scale:
-            made.shorts.table = None
-        call.shorts = made.shorts
-        return self.reach < LARGEST and self.most < LARGEST
-
-    def _make_room(self, search: Search, count: int) -> None:
-        made, columns = self._made, len(search.centre)
-        if self._room and made.count == count:
-            return
-        padded = -(-count // search.library.block_keys) * search.library.block_keys
-        pairs = -(-columns // 8) * 4
-        sizes = (padded * columns, padded, padded * pairs, padded)
-        kinds = (torch.float32, torch.float32, torch.int32, torch.int32)
-        tables = [torch.empty(size, dtype=kind) for size, kind in zip(sizes, kinds, strict=True)]
-        self._room = (torch.zeros(count, dtype=torch.float64), *tables)
-        made.count, made.table, made.bias = count, tables[0].data_ptr(), tables[1].data_ptr()
-        made.shorts.bias = tables[3].data_ptr()
 
 
 def _whole(numbers: Tensor) -> bool:
