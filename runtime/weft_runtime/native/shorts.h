@@ -1,4 +1,4 @@
-// A look at a tile of queries in whole numbers of 16 bits: half the work of float32, and most rows are certain.
+// A look at a tile of queries in whole numbers of 16 bits: half the products of float32, and most rows are certain.
 //
 // Query x and key w, centred and scaled, are stood for by whole numbers X and K: |s x - X| <= a, |s w - K| <= b with the
 // scale s. Scores are exact in them: V = |K|^2 / 2 - <X, K> (rounded down) for distances, -<X, K> + offset otherwise.
