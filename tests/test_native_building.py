@@ -104,6 +104,20 @@ def test_without_a_library_torch_runs_and_one_message_says_why(
         forget()
 
 
+def test_kernels_that_were_missing_are_used_everywhere_once_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = building.built()
+    forget()
+    monkeypatch.setattr(library_module, "cached", lambda: None)  # not there yet
+    monkeypatch.setattr(library_module, "built", lambda: path)
+    try:
+        assert library(build=False) is None
+        made = library()
+        assert made is not None
+        assert library(build=False) is made
+    finally:
+        forget()
+
+
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_NATIVE", "off")
     forget()

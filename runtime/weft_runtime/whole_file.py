@@ -16,8 +16,8 @@ def whole_file(target: Path) -> Iterator[Path]:
     os.close(handle)
     part = Path(name)
     try:
+        part.chmod(0o666 & ~_umask())  # as any new file; who writes may change it
         yield part
-        part.chmod(0o666 & ~_umask())
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)

@@ -224,7 +224,7 @@ def _pointers(fields: dict[str, Any]) -> dict[str, Any]:
 
 def library(build: bool = True) -> Library | None:
     """The kernels, or None. Without `build` only if they have been compiled before. `WEFT_NATIVE=off`: never."""
-    return _known() or (_made() if build else None)
+    return _known() or (_made() if build or _made.cache_info().currsize else None)
 
 
 @cache
