@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from weft.errors import InputError
 from weft.source import printable
+from weft_runtime.whole_file import whole_file
 
 BEGIN, END = "<!-- bench: written by `weft bench --markdown` -->", "<!-- /bench -->"
 BLOCK = re.compile(f"(?<={re.escape(BEGIN)}\n).*?(?={re.escape(END)})", re.S)
@@ -24,6 +24,5 @@ def check(path: Path) -> None:
 def write(path: Path, text: str) -> None:
     """Puts the text into the block of the page; a page that does not exist becomes that block alone."""
     page = path.read_text(encoding="utf-8") if path.exists() else f"{BEGIN}\n{END}\n"
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(BLOCK.sub(lambda _: f"\n{text}\n\n", page), encoding="utf-8")
-    os.replace(beside, path)
+    with whole_file(path) as beside:
+        beside.write_text(BLOCK.sub(lambda _: f"\n{text}\n\n", page), encoding="utf-8")

@@ -28,7 +28,7 @@ static bool search(WeftSearch& s) {
 
 }  // namespace weft
 
-// Many small searches of one shape: group g has the rows starts[g] .. starts[g + 1] and its own keys. See groups.py.
+// Many small searches of one shape: group g has the rows starts[g] .. starts[g + 1] and its own keys. See search_groups.py.
 extern "C" struct WeftGroups {
   const void* data;
   int64_t stride;
