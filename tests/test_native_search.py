@@ -280,3 +280,24 @@ def test_bounds_from_a_first_look_hold(kernels: Library) -> None:
     assert bool((found._lower <= others).all())
     assert float((found._upper - own).amax()) < 1e-2  # and are worth something
     assert float((others - found._lower).amax()) < 1e-2
+
+
+@pytest.mark.parametrize("kind", ["l2", "dot"])
+@pytest.mark.parametrize("many", [1019, 1025, 2500, 5003])
+def test_names_of_many_keys_start_anew(kernels: Library, kind: str, many: int) -> None:
+    generator = torch.Generator().manual_seed(many)
+    data = torch.randn(300, 8, generator=generator)
+    keys = torch.randn(many, 8, generator=generator).double()
+    keys[-3:] = keys[:3]  # the same key in the first span and in the last
+    found = searched(kernels, data, kind)
+    result = found.find(keys, None)
+    assert found._call.shorts.table is not None
+    scores = -torch.cdist(data.double(), keys) if kind == "l2" else data.double() @ keys.T
+    two = scores.topk(2)
+    lead = two.values[:, 0] - two.values[:, 1]
+    certain = torch.tensor([row not in doubts(result) for row in range(len(data))])
+    assert torch.equal(result.index[certain].long(), two.indices[certain, 0])
+    assert not bool(certain[lead == 0].any())
+    assert bool(certain[lead > 1e-5].all())
+    close = (lead + torch.where(certain, 0.0, torch.inf)).argsort()[:5]
+    check(kind, data[close], keys, Found(result.index[close], None, 0), False)

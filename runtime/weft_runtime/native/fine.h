@@ -7,10 +7,10 @@ namespace weft {
 
 struct Fine {
   int features, wide;  // wide: features, rounded up to a multiple of 4
-  std::vector<float> rows;  // (TILE, wide)
-  std::vector<float> tile;  // (wide, TILE)
-  float best[TILE] = {}, second[TILE] = {}, square[TILE] = {};
-  int32_t index[TILE];
+  Lines<float> rows;   // (TILE, wide)
+  Lines<float> tile;   // (wide, TILE)
+  alignas(64) float best[TILE] = {}, second[TILE] = {}, square[TILE] = {};
+  alignas(64) int32_t index[TILE] = {};
 
   explicit Fine(int features)
       : features(features), wide((features + 3) / 4 * 4), rows(TILE * (size_t)wide), tile(TILE * (size_t)wide) {}
@@ -45,7 +45,8 @@ struct Fine {
         block(table + (size_t)b * features * KEYS, bias + (size_t)b * KEYS, b * KEYS, p);
   }
 
-  void block(const float* w, const float* bias, int32_t first, int p) {
+  // On its own: inlined, its sums would not be held in registers.
+  __attribute__((noinline)) void block(const float* w, const float* bias, int32_t first, int p) {
     Floats sum[KEYS][POINTS];
 #pragma GCC unroll 8
     for (int j = 0; j < KEYS; j++)

@@ -17,6 +17,7 @@ static bool search(WeftSearch& s) {
   });
   s.scanned = s.refined = s.doubled = s.doubtful = 0;
   for (auto& each : searchers) {
+    each.flush_close();
     s.scanned += each.scanned, s.refined += each.refined, s.doubled += each.doubled;
     for (int64_t i : each.doubt) {
       if (s.doubtful < s.room) s.doubt[s.doubtful] = i;
@@ -89,6 +90,7 @@ struct Grouped {
     s.label = all.label + first;
     Searcher<Real> searcher(s, nullptr);
     searcher.range(0, rows);
+    searcher.flush_close();
     doubled += searcher.doubled;
     for (int64_t i : searcher.doubt) doubt.push_back(first + i);
   }

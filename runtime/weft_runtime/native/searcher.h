@@ -19,6 +19,7 @@ namespace weft {
 
 constexpr double UP = 1 + 0x1p-40, DOWN = 1 - 0x1p-40;
 constexpr int64_t CHUNK = 4096, AHEAD = 8;
+constexpr float HIDDEN = NAMES;  // a score in 16 bits may be larger by this
 
 static inline float above(double x) { return (float)(x + std::fabs(x) * 0x1p-22 + 0x1p-120); }
 static inline float below(double x) { return (float)(x - std::fabs(x) * 0x1p-22 - 0x1p-120); }
@@ -113,6 +114,7 @@ struct Searcher {
     all.many = 0;
   }
 
+  // Comes last: rows that are too close wait for others of their kind.
   void flush_close() {
     if (close.many) look_again(close);
     close.many = 0;
@@ -137,36 +139,59 @@ struct Searcher {
     for (int p = 0; p < w.many; p++) put(p, row(w.row[p]));
     shorts.scan(s.shorts.table, s.shorts.bias, blocks, w.many);
     name(w, shorts.index);
-    // a: how far a query may be from its numbers, where the second term is rounding in float32; b: how far a key may be
-    const float half = (float)(0.5 * std::sqrt((double)s.features) * (1 + 0x1p-10) + 0x1p-6);
-    const float reach = (float)(s.shorts.reach * (1 + 0x1p-10)), b = (float)(s.shorts.error * (1 + 0x1p-10) + 0x1p-6);
-    const float most = (float)(s.shorts.most * (1 + 0x1p-10)), squares = s.distance ? 2 * b * (reach + b) : 0;
-    const float grow = (float)(1 + (s.features + 8) * 0x1p-23), shrink = 1 / grow;
-    const float unit = (float)(1 / (s.power * s.shorts.scale)), more = 1 + 0x1p-20f, less = 1 - 0x1p-20f;
+    const Whole q(s);
+    const float both = (q.a + q.b) * 1.4142136f, own = q.a * q.reach + q.a * q.b + 2;
     const Floats none{};
-    float near[TILE], far[TILE];
-    int32_t unsure[TILE];
-    for (int p = 0; p < TILE; p += W) {  // 512: rounding of scores to float32
-      const Ints one = load(shorts.best + p), two = load(shorts.second + p);
-      const Floats square = load(shorts.square + p), best = 2 * number(one), second = 2 * number(two);
-      const Floats lead = 2 * number((two >> 1) - (one >> 1)), length = root(square * grow), a = half + length * 0x1p-21f;
-      const Floats to_best = root(weft::most(none, square * grow + best + 512));
-      const Floats to_second = root(weft::most(none, square * grow + second + 512));
-      const Floats apart = 2 * (length * b + a * reach + a * b + 2) + squares;
-      const Floats geometric = (a + b) * (to_best + to_second) + (s.distance ? 4 : INF);
-      const Ints certain = (lead > least(apart, geometric) * (1 + 0x1p-10f)) & (length * reach + most < 0x1.fp30f);
-      const Floats behind = root(weft::most(none, square * shrink + second - 512)) * less - (a + b);
+    alignas(64) int32_t unsure[TILE];
+    Ints some{};
+    for (int p = 0; p < TILE; p += W) {
+      const Ints one = load(shorts.best + p), two = load(shorts.second + p);  // up to HIDDEN less than they are
+      const Floats square = load(shorts.square + p) * q.grow;
+      const Floats lead = 2 * number((two >> 1) - (one >> 1)) - HIDDEN;
+      Floats needed;
+      if (s.distance) {  // the sum of two lengths is at most the root of twice the sum of their squares
+        const Floats squares = 2 * (square + (number(one) + number(two))) + (1024 + 4 * HIDDEN);
+        needed = both * root(most(none, squares)) + 4;
+      } else {
+        needed = 2 * (root(square) * q.b + own);
+      }
+      const Ints certain = (lead > needed * (1 + 0x1p-10f)) & (square < q.widest);
       store(unsure + p, ~certain);
-      store(near + p, (to_best + a + b) * more * unit);
-      store(far + p, behind * (behind > 0 ? every(unit * less) : every(unit * more)));
+      some |= ~certain;
     }
-    if (s.upper)
-      for (int p = 0; p < w.many; p++) remember(w.row[p], shorts.index[p], near[p], far[p]);
-    int32_t any = 0;
-    for (int p = 0; p < w.many; p++) any |= unsure[p];
-    if (!any) return;
+    if (s.upper) bounds_in_shorts(w, q);
+    if (!any(some)) return;
     for (int p = 0; p < w.many; p++)
       if (unsure[p]) put_close(w.row[p]);
+  }
+
+  // What is known of whole numbers: a, how far a query may be from them (no feature is above 2^15, so that rounding in
+  // float32 adds less than 2^-5 of it); b, how far a key may be; bounds of the sizes of keys and scores.
+  struct Whole {
+    float a, b, reach, grow, shrink, widest;
+
+    explicit Whole(const WeftSearch& s)
+        : a((float)(0.5 * std::sqrt((double)s.features) * (1 + 0x1p-5) + 0x1p-6)),
+          b((float)(s.shorts.error * (1 + 0x1p-10) + 0x1p-6)), reach((float)(s.shorts.reach * (1 + 0x1p-10))),
+          grow((float)(1 + (s.features + 8) * 0x1p-23)), shrink(1 / grow) {
+      const float room = std::max(0.0f, 0x1.fp30f - (float)(s.shorts.most * (1 + 0x1p-10)));
+      widest = room / reach * (room / reach);  // of the squares of queries whose scores fit 32 bits
+    }
+  };
+
+  void bounds_in_shorts(const Waiting& w, const Whole& q) {
+    const float unit = (float)(1 / (s.power * s.shorts.scale)), more = 1 + 0x1p-20f, less = 1 - 0x1p-20f;
+    const Floats none{};
+    alignas(64) float near[TILE], far[TILE];
+    for (int p = 0; p < TILE; p += W) {  // 512: rounding of scores to float32
+      const Floats square = load(shorts.square + p);
+      const Floats best = 2 * number(load(shorts.best + p)), second = 2 * number(load(shorts.second + p));
+      const Floats ahead = root(most(none, square * q.grow + best + (512 + 2 * HIDDEN)));
+      const Floats behind = root(most(none, square * q.shrink + second - 512)) * less - (q.a + q.b);
+      store(near + p, (ahead + (q.a + q.b)) * more * unit);
+      store(far + p, behind * (behind > 0 ? every(unit * less) : every(unit * more)));
+    }
+    for (int p = 0; p < w.many; p++) remember(w.row[p], shorts.index[p], near[p], far[p]);
   }
 
   // A row as whole numbers; with the centre taken off first where float32 could not hold both.
@@ -288,7 +313,6 @@ struct Searcher {
       for (int64_t i = first; i < last; i++) add(i);
     }
     flush();
-    flush_close();
   }
 
   double limit(int64_t i, int32_t a) const {  // below the distance to every other key
