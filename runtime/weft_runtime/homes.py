@@ -39,11 +39,7 @@ class Home:
     def of(cls, device: str | torch.device) -> Home:
         """The home of a model on a device."""
         named = _tried(torch.device(device), torch.float32).device
-        try:
-            _tried(named, torch.float64)
-        except (TypeError, RuntimeError):
-            return cls(named, CPU, _fault(named))
-        return cls(named, named)
+        return cls(named, named) if _has_float64(named) else cls(named, CPU, _fault(named))
 
     @property
     def apart(self) -> bool:
@@ -98,6 +94,18 @@ def _named(found: Outputs | Fields | Trace, device: torch.device) -> dict[str, A
 def _tried(device: torch.device, dtype: torch.dtype) -> Tensor:
     """A number of a dtype, computed on a device: some hold what they cannot compute with."""
     return torch.zeros(1, dtype=dtype, device=device) + 1
+
+
+def _has_float64(device: torch.device) -> bool:
+    try:
+        _tried(device, torch.float64)
+    except TypeError:
+        return False
+    except RuntimeError as error:
+        if not any(word in str(error).lower() for word in ("float64", "fp64", "double")):
+            raise
+        return False
+    return True
 
 
 @cache

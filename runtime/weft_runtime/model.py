@@ -56,6 +56,7 @@ def load(
     """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or linear.
 
     `deterministic`: sums with soft weights, too, get the same bits whatever the blocks, threads and batches.
+    A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
     """
     checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
     return Model(checkpoint, dtype, device, trainable, backend, deterministic)
