@@ -124,6 +124,19 @@ def test_what_is_certain_there_is_true(kind: str, scale: float) -> None:
         assert int(scores[row].argmax()) == int(found.index[row])
 
 
+def test_products_that_are_flushed_prove_nothing() -> None:
+    """The first key is nearer, but all its products with the query are lost, and the second seems to be."""
+    queries = torch.stack([torch.full((16,), 2.0**-64), torch.ones(16)]).double()
+    keys = torch.stack([torch.full((16,), 0.9 * 2.0**-63), torch.zeros(16)]).double()
+    assert torch.cdist(queries[:1] * 2.0**64, keys * 2.0**64).argmin() == 0
+    parts, zero = [slice(0, 1), slice(1, 2)], torch.zeros(16, dtype=torch.float64)
+    made = nearest.ready("l2", lambda rows: (queries[rows], None), parts, zero, 1.0, SMALL)
+    found = nearest.nearest(made, keys, None)
+    assert int(found.index[0]) == 1
+    assert found.doubt is not None
+    assert 0 in found.doubt
+
+
 def test_many_keys_take_several_tiles() -> None:
     cpu, small = pair(compiled("lloyd", width=3, count=1100))
     x = torch.randn(2500, 3, generator=torch.Generator().manual_seed(1))
