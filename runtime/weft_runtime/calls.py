@@ -34,6 +34,7 @@ class Call:
     exact: Exact
     tensors: Mapping[str, Tensor]
     cache: dict[Any, Any]  # of the run: what is static is made once
+    scan: torch.device  # where best keys are looked for in float32
     groups: Groups | None = None  # of a state that joins several problems
 
     def part(self, number: int) -> Call:

@@ -211,7 +211,7 @@ def _search(call: Call, epsilon: float) -> Found:
         epsilon /= abs(float(call.lens.weights[part.coefficient]))
     keys, radius = _features(call, "key", slice(0, len(call.keys)))
     name = (kind, call.plan.once, call.query.stream.name, _matrices(call))
-    if call.device.type == "cpu":
+    if call.scan.type == "cpu":
         search = call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind))
         if search is not None:
             return cast(Search, search).find(keys, radius, epsilon, call.plan.head.weighting.ties == "first")
@@ -296,7 +296,7 @@ def _ready(call: Call, kind: str, size: int) -> Queries:
     peak = float(torch.maximum((low - centre).abs(), (high - centre).abs()).max()) if len(low) else 0.0
     if not peak < 2.0**SAFE:
         raise Uncovered("squares of the data may overflow")
-    return ready(kind, lambda rows: _features(call, "query", rows), parts, centre, peak)
+    return ready(kind, lambda rows: _features(call, "query", rows), parts, centre, peak, call.scan)
 
 
 def best_head(call: Call) -> Given:

@@ -52,6 +52,7 @@ class Linear:
     weights: Weights
     dtype: torch.dtype
     device: torch.device
+    scan: torch.device  # where best keys are looked for in float32
     batched: bool = False
     tiers: dict[str, Tiers] = field(default_factory=dict)
     prefix: str = ""
@@ -87,6 +88,7 @@ class Linear:
             self.weights,
             self.dtype,
             self.device,
+            self.scan,
             self.batched,
             self.tiers,
             cache=self.cache,
@@ -160,7 +162,7 @@ class Linear:
     def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
         """The problems of a batch as one before the first step, where the plan allows it; `counts`: tokens of each."""
         many = len(next(iter(counts.values())))
-        if many < 2 or self.tap is not None or self.device.type != "cpu":
+        if many < 2 or self.tap is not None or self.scan.type != "cpu":
             return None
         if not may_join(self.program, self.prepared.plan) or library() is None:
             return None
@@ -349,7 +351,8 @@ class Linear:
         head = plan.head
         cache = self.cache.setdefault(number, {})
         lens, groups = self.prepared.head(head), self.groups if number < 0 else None
-        return Call(plan, lens, state[head.query], state[head.keys], exact, self.prepared.tensors, cache, groups)
+        sides, tensors = (state[head.query], state[head.keys]), self.prepared.tensors
+        return Call(plan, lens, *sides, exact, tensors, cache, self.scan, groups)
 
     def _run(self, call: Call, pair: bool, noted: bool) -> Given:
         strategy = call.plan.strategy

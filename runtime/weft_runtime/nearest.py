@@ -9,17 +9,21 @@ A row is certain when the second best is worse than the best by more than twice 
 bounds of the lengths of a centred query and of all centred keys, in units of a common power of two:
 
     distance       |v - exact| <= (r + 12) u (X + C)^2       rounding of features, of squares, of r + 2 products
-    inner product  |v - exact| <= (r + 8) u X C
+    inner product  |v - exact| <= (2.01 r + 8) u X C         the same; the offset is as large as the products together
 
 plus the errors of features that are not data, plus what the packed index hides, 2^(bits - 22) of each. X is that of the
 longest query of a tile. Nothing else is trusted: all other rows are settled by the caller. Features are centred, which
 changes no distance.
+
+Sums may be added in any order, with or without fused operations. A device may flush to zero what is below 2^-126,
+inputs as well as results. In each product that loses at most 2^-126 (2 C + 3), for a query has no feature above 1, nor
+has a key of inner products: while C <= 1 together less than 2^-100 for any r < 2^23, and else nothing beside u C^2,
+which the bound for distances has to spare. A score made negative by so little is the best as well, or close to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log2
 from threading import local
@@ -28,6 +32,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from weft_runtime.precision import full_precision
 from weft_runtime.workers import each
 
 SCORES = 1 << 18  # of a tile: 1 MB
@@ -46,10 +51,11 @@ class Queries:
     kind: str  # l2 or dot
     centre: Tensor  # (r,)
     power: float  # features were multiplied by this power of two
-    blocks: list[Tensor]
+    blocks: list[Tensor]  # on the device that scans them
     length: list[float]  # above the length of every query of a block, scaled
     slack: list[float]  # above the error of its features, scaled
     size: int
+    device: torch.device  # that scans
 
 
 @dataclass(slots=True)
@@ -67,9 +73,13 @@ def ready(
     blocks: list[slice],
     centre: Tensor,
     peak: float,
+    device: torch.device | None = None,
 ) -> Queries:
-    """Queries from blocks of features (rows, r), float64, and their radii; `peak` is above all of them once centred."""
-    power = 2.0 ** -exponent(peak)
+    """Queries from blocks of features (rows, r), float64, and their radii; `peak` is above all of them once centred.
+
+    `device`: where they are scanned; if it is not given, where the features are.
+    """
+    power, device = 2.0 ** -exponent(peak), centre.device if device is None else device
 
     def make(rows: slice) -> tuple[Tensor, float, float]:
         block, radius = features(rows)
@@ -79,13 +89,12 @@ def ready(
         last = square.to(torch.float32) if kind == "l2" else length
         made = torch.cat([small, last[:, None], torch.ones_like(last[:, None])], 1).T.contiguous()
         error = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
-        return made, float(length.max()), error
+        return made.to(device), float(length.max()), error
 
     made = each(make, blocks, centre.device)
     size = sum(block.shape[1] for block, _, _ in made)
-    return Queries(
-        kind, centre, power, [block for block, _, _ in made], [a for _, a, _ in made], [a for _, _, a in made], size
-    )
+    placed, length, slack = [block for block, _, _ in made], [a for _, a, _ in made], [a for _, _, a in made]
+    return Queries(kind, centre, power, placed, length, slack, size, device)
 
 
 def exponent(peak: float) -> int:
@@ -107,7 +116,7 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
         return Found(torch.zeros_like(every, dtype=torch.int32), every)
     other = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
     terms = keys.shape[1]
-    share = (terms + 12 if distance else terms + 8) * U * ROOM
+    share = (terms + 12 if distance else 2.01 * terms + 8) * U * ROOM
     if distance:
         # v may come out negative by its error, at most share (X + C)^2 <= 2 share (X^2 + C^2): this is added to it.
         ones = torch.full_like(small[:, :1], 1 + 2.2 * share)
@@ -125,18 +134,8 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
         return (error + 2 * slack * (2 * both + slack if distance else both + other)) * ROOM
 
     with full_precision():
-        return _scan(queries, table.contiguous(), margin)
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Matrix products in float32 as IEEE defines them, whatever the user has allowed."""
-    allowed = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(allowed)
+        found = _scan(queries, table.contiguous().to(queries.device), margin)
+    return Found(found.index.to(keys.device), None if found.doubt is None else found.doubt.to(keys.device))
 
 
 def _scan(queries: Queries, table: Tensor, margin: Callable[[int], float]) -> Found:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from weft_runtime.conditions import demand
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse
+from weft_runtime.homes import Home
 from weft_runtime.hooks import Block
 from weft_runtime.inputs import Batch
 from weft_runtime.ir import FFN, Input, Output, Program, Step
@@ -68,17 +69,18 @@ class Run:
         places: Mapping[str, tuple[str, str]],
         noise: Mapping[str, Any],
         layers: int,
+        home: Home,
         prepared: Prepared | None = None,
     ) -> Run:
         """The residual right after the embedding; `places` says which slot each array of the batch fills.
 
         With a prepared plan the linear backend runs, else the reference.
         """
-        device = next(iter(weights.values())).device
+        device = home.state
         explicit = explicit_noise(program, noise, batch, layers, device)
         still = [0] * batch.count, [False] * batch.count
         if prepared is not None:
-            linear = Linear(program, prepared, weights, dtype, device, batch.batched)
+            linear = Linear(program, prepared, weights, dtype, device, home.scan, batch.batched)
             linear.upkeep.ready.update(places[name] for name in batch.values)
 
             def held(number: int) -> Problem:
@@ -431,7 +433,7 @@ def explicit_noise(
             array = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, dtype=np.float64))
         except (TypeError, ValueError):
             raise RunError(f"noise {shown(name)} is not an array of numbers") from None
-        tensor = array.to(device=device, dtype=torch.float64)
+        tensor = array.to(device).to(torch.float64)  # which the device it comes from may not have
         numbers = width == 1 and tuple(tensor.shape) in _without_columns(tensor, tokens, batch)
         tensor = tensor[..., None] if numbers else tensor
         tensor = tensor[None].expand(batch.count, *tensor.shape) if tensor.dim() == 3 else tensor
