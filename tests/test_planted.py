@@ -98,7 +98,7 @@ def wrong_label(found: Any, search: Search, *rest: Any) -> Any:
 
 def wrong_when_bounded(found: Any, search: Search, *rest: Any) -> Any:
     """The same, in searches that live on bounds from the search before."""
-    return wrong_label(found, search, *rest) if search._call.before else found
+    return wrong_label(found, search, *rest) if search.last.carried else found
 
 
 def wrong_once_moved(found: Any, sums: NativeSums, *rest: Any) -> Any:

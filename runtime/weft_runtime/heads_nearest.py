@@ -97,8 +97,14 @@ def _best_keys(call: Call) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]:
     if call.groups is not None:
         index, settled = best_in_groups(call, call.groups)
         return index, None, settled
-    weighting = call.plan.head.weighting
-    found = _search(call, float(weighting.epsilon))
+    found = _search(call, float(call.plan.head.weighting.epsilon))
+    entries, settled = settle(call, found)
+    settled.fast = call.queries - settled.bound - settled.exact - settled.undecided
+    return found.index, entries or None, settled.times(len(call.query) if call.plan.once else 1)
+
+
+def settle(call: Call, found: Found) -> tuple[dict[int, Tensor], Tiers]:
+    """Settles the rows in doubt, in place: those where several keys share, and the tiers."""
     entries: dict[int, Tensor] = {}
     settled = Tiers(bound=found.doubled)
     for rows in _open(call, found):
@@ -107,8 +113,7 @@ def _best_keys(call: Call) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]:
         found.index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
         for at in (chosen.sum(1) > 1).nonzero()[:, 0].tolist():
             entries[int(rows[at])] = chosen[at].nonzero()[:, 0]
-    settled.fast = call.queries - settled.bound - settled.exact - settled.undecided
-    return found.index, entries or None, settled.times(len(call.query) if call.plan.once else 1)
+    return entries, settled
 
 
 def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
@@ -175,7 +180,7 @@ def _features(call: Call, side: str, rows: Rows) -> tuple[Tensor, Tensor | None]
     """The features of all parts of the score side by side, and their radii where they are not data."""
     lens = call.lens
     residual, narrow = (call.query, lens.query) if side == "query" else (call.keys, lens.keys)
-    direct = _direct(call, side)
+    direct = direct_slot(call, side)
     held = residual.slot(direct) if direct else None
     if isinstance(held, Dense):
         return held.rows(rows), None
@@ -189,7 +194,7 @@ def _features(call: Call, side: str, rows: Rows) -> tuple[Tensor, Tensor | None]
     return features, torch.cat([lens.weights.radius(z, error, name) for name in names], 1)
 
 
-def _direct(call: Call, side: str) -> str:
+def direct_slot(call: Call, side: str) -> str:
     """The slot whose numbers are the features as they are, where there is one."""
     lens, key = call.lens, ("direct", side)
     if key not in lens.kept:
@@ -210,15 +215,25 @@ def _search(call: Call, epsilon: float) -> Found:
     if kind == "l2" and part.coefficient is not None and epsilon:
         epsilon /= abs(float(call.lens.weights[part.coefficient]))
     keys, radius = _features(call, "key", slice(0, len(call.keys)))
-    name = (kind, call.plan.once, call.query.stream.name, _matrices(call))
-    if call.scan.type == "cpu":
-        search = call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind))
-        if search is not None:
-            return cast(Search, search).find(keys, radius, epsilon, call.plan.head.weighting.ties == "first")
+    search = search_of(call) if call.scan.type == "cpu" else None
+    if search is not None:
+        return search.find(keys, radius, epsilon, call.plan.head.weighting.ties == "first")
     size = block_rows(len(call.keys))
-    queries = call.static(("queries", size, *name), call.sources("query"), lambda: _ready(call, kind, size))
+    name = ("queries", size, *_queried(call))
+    queries = call.static(name, call.sources("query"), lambda: _ready(call, kind, size))
     found = nearest(cast(Queries, queries), keys, radius, epsilon)
     return found if epsilon or radius is not None else _again(call, found, keys)
+
+
+def search_of(call: Call) -> Search | None:
+    """The native search over the queries of a head; None where there are no kernels."""
+    name, kind = _queried(call), call.lens.head.score.parts[0].kind
+    return cast(Search | None, call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind)))
+
+
+def _queried(call: Call) -> tuple[object, ...]:
+    """What tells queries apart: heads with the same share what is made of them."""
+    return call.lens.head.score.parts[0].kind, call.plan.once, call.query.stream.name, _matrices(call)
 
 
 def _again(call: Call, found: Found, keys: Tensor) -> Found:
@@ -248,7 +263,7 @@ def _again(call: Call, found: Found, keys: Tensor) -> Found:
 
 
 def _matrices(call: Call) -> tuple[bytes, ...]:
-    """What tells queries apart: heads with the same matrices share what is made of them."""
+    """The numbers of the matrices that make queries."""
     known = call.lens.kept
     if "matrices" not in known:
         parts = call.plan.head.score.parts

@@ -51,7 +51,7 @@ def segment_head(call: Call) -> Given:
     found = classes(call, scored=True) if call.groups is None else _of_groups(call)
     eligible, scores = found.eligible, found.scores
     assert scores is not None
-    labels, numbers = _labelled(call, found, _grouping(call, eligible, scores))
+    labels, numbers = _labelled(call, found, grouping_of(call, eligible, scores))
     place = None if found.index is None else found.index.place
     out, mass = _summed(call, labels, numbers, place)
     if mass is not None and call.plan.head.weighting.kind != "sum":
@@ -86,7 +86,7 @@ def _fall_back(call: Call, out: Tensor, empty: Tensor) -> None:
     out[rows] = call.lens.fallback(call.query, rows)
 
 
-def _grouping(call: Call, eligible: Tensor, scores: Tensor) -> Grouping:
+def grouping_of(call: Call, eligible: Tensor, scores: Tensor) -> Grouping:
     """What is found out about the classes, once as long as they are the same."""
     known = call.lens.kept.get("grouping")
     if known is None or known[0] is not eligible or known[1] is not scores:
@@ -170,11 +170,11 @@ def _natively(call: Call, labels: Tensor, numbers: Tensor | None, divide: bool) 
     lens = call.lens
     if call.device.type != "cpu" or not lens.writes or not lens.head.value:
         return None
-    key, sources = ("segments", id(call.plan.head), "native", numbers is None), call.sources("value")
     if numbers is not None:
-        found = cast(_Weighted | None, call.static(key, sources, lambda: _weighted(call)))
+        key = ("segments", id(call.plan.head), "weighted")
+        found = cast(_Weighted | None, call.static(key, call.sources("value"), lambda: _weighted(call)))
         return None if found is None else found.summed(labels, numbers, divide)
-    native = cast(NativeSums | None, call.static(key, sources, lambda: _native(call)))
+    native = native_sums(call)
     out = None if native is None else native.means(labels) if divide else native.sums(labels)
     if native is None or out is None:
         return None
@@ -241,6 +241,14 @@ def _stored(call: Call) -> tuple[Library, Tensor, float, Tensor | None] | None:
         return None
     base = None if call.groups is None else _counted_on(call, call.groups)
     return kernels, found.data, call.peak(kernels, found.data), base
+
+
+def native_sums(call: Call) -> NativeSums | None:
+    """Sums of the values of a head by the native kernel, as long as these are the same; None where that cannot be."""
+    if call.device.type != "cpu" or not call.lens.writes or not call.lens.head.value:
+        return None
+    key = ("segments", id(call.plan.head), "native")
+    return cast(NativeSums | None, call.static(key, call.sources("value"), lambda: _native(call)))
 
 
 def _native(call: Call) -> NativeSums | None:

@@ -34,10 +34,11 @@ from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Uncovered
 from weft_runtime.prepared import Prepared
 from weft_runtime.residual import Residual
 from weft_runtime.results import Tiers
+from weft_runtime.rounds import Rounds, are_rounds, rounds_of
 from weft_runtime.state import Problem
 from weft_runtime.stored import stored
 from weft_runtime.tape import Tape
-from weft_runtime.taping import Maker, steps_of
+from weft_runtime.taping import Maker, may_tape, steps_of
 from weft_runtime.weights import Weights
 from weft_runtime.workers import alone
 from weft_runtime.writing import Writer
@@ -213,22 +214,46 @@ class Linear:
         return cast(list[bool], still.tolist())
 
     # ------------------------------------------------------------------ many layers at once
-    def tape(self, problem: Problem, many: int) -> Tape | None:
+    def tape(self, problem: Problem, many: int) -> Tape | Rounds | None:
         """The next layers of a problem as one native run, where the plan allows it."""
-        attends = steps_of(self.program, self.prepared.plan) if self.tap is None and self.groups is None else None
-        if attends is None:
+        attends = steps_of(self.program, self.prepared.plan) if self.tap is None and self.groups is None else ()
+        rounds = are_rounds(self.program, attends)
+        if not rounds and not may_tape(self.program, attends):
             return None
         state = cast(dict[str, Residual], problem.z)
         exact = Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], state), self._columns())
         calls = [[self._call(head, state, exact, problem.number) for head in attend.heads] for attend in attends]
+        if rounds:
+            return self._rounds(problem, attends, (calls[0][0], calls[1][0]))
         carry = self.prepared.carry
         return Maker(self.program, attends, state, self._sources, calls, carry, self.dtype).tape(many)
 
-    def taped(self, problem: Problem, tape: Tape) -> None:
+    def _rounds(self, problem: Problem, attends: tuple[AttendPlan, ...], calls: tuple[Call, Call]) -> Rounds | None:
+        moved, start = attends[1].slots[0], cast(dict[str, Residual], dict(problem.z))
+
+        def at(keys: Held) -> Call:
+            state = {
+                **start,
+                moved.stream: start[moved.stream].with_slots({moved.slot: keys}, self._sources[moved.stream]),
+            }
+            exact = Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], state), self._columns())
+            return self._call(attends[0].heads[0], state, exact, problem.number)
+
+        names, first = [], 0
+        for step, attend in zip(self.program.layer, attends, strict=True):
+            place = first + self._plans[id(step)].index(attend)
+            names.append(f"blocks.{place}.{attend.heads[0].head.name}")
+            first += len(step.sublayers)
+        with alone():
+            return rounds_of(attends, calls, (names[0], names[1]), self.dtype, at)
+
+    def taped(self, problem: Problem, tape: Tape | Rounds) -> None:
         """Takes over what a tape has written."""
         for stream, slots in tape.slots().items():
             residual = cast(Residual, problem.z[stream])
             problem.z[stream] = cast(Tensor, residual.with_slots(slots, self._sources[stream]))
+        for name, tiers in tape.tiers.items():
+            self.tiers.setdefault(name, Tiers()).include(tiers)
         for step in self.program.layer:
             self.upkeep.ready.update(step.writes)
 

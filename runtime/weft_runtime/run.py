@@ -146,16 +146,18 @@ class Run:
             if tape is None:
                 return 0
             tapes.append(tape)
-        longest = 0
+        longest, settled = 0, [Tiers() for _ in range(many)]
         for problem, tape in zip(active, tapes, strict=True):
             ran, stable = tape.run(many, until_stable)
             self.engine.taped(problem, tape)
+            for total, tiers in zip(settled, tape.settled, strict=False):
+                total.include(tiers)
             self.layers[problem.number] += ran
             self.stable[problem.number] = stable
             longest = max(longest, ran)
             if len(active) > 1:
                 self.engine.cache[problem.number].clear()  # matrices of one problem at a time
-        self.settled.extend(Tiers() for _ in range(longest))
+        self.settled.extend(settled[:longest])
         return longest
 
     def join(self) -> None:
