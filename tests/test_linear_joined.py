@@ -10,23 +10,14 @@ import torch
 
 import weft
 import weft_runtime
-from linear_cases import compiled, plain, problem
+from joined_cases import batch, one
+from linear_cases import compiled, plain
 from weft_runtime import Model, run
-from weft_runtime.joined import Groups, may_join
+from weft_runtime.joined import Groups, apart
 from weft_runtime.linear import Linear
 from weft_runtime.native.library import forget
 from weft_runtime.residual import Residual
 from weft_runtime.state import Problem
-
-
-def batch(name: str, family: str, sizes: list[int], dtype: str = "float64") -> dict[str, list[torch.Tensor]]:
-    """One problem of each size, as lists of arrays."""
-    problems = [problem(name, family, size, number, dtype, k=4) for number, size in enumerate(sizes)]
-    return {key: [torch.as_tensor(each[key]) for each in problems] for key in problems[0]}
-
-
-def one(inputs: dict[str, list[torch.Tensor]], number: int) -> dict[str, torch.Tensor]:
-    return {key: values[number] for key, values in inputs.items()}
 
 
 @pytest.fixture
@@ -154,12 +145,12 @@ def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None
 
 
 def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:
-    for name in ("soft_kmeans", "kmedoids", "trimmed_kmeans"):
+    for name, why in (("knn", "literal"), ("sinkhorn_dual", "kept"), ("lloyd_split", "share")):
         model = weft_runtime.load(compiled(name, count=4), backend="linear")
-        assert not may_join(model.program, model.plan())
-        agree_roughly = model(batch(name, "random", [9, 12]), seed=0)
+        assert why in apart(model.program, model.plan())
+        found = model(batch(name, "random", [9, 12]), seed=0)
         assert joins[-1] is False
-        assert len(agree_roughly) > 0
+        assert len(found) > 0
 
 
 def test_scores_of_computed_numbers_run_problem_by_problem(joins: list[bool]) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from weft_runtime.exact import Choice, Exact
 from weft_runtime.held import Held, Rows, Sparse, Uniform, blocks, same, sparse
 from weft_runtime.ir import Head, Score
-from weft_runtime.joined import Groups
+from weft_runtime.joined import Groups, viewed
 from weft_runtime.lens import HeadLens
 from weft_runtime.native.library import Library
 from weft_runtime.plan import HeadPlan, Uncovered
@@ -40,8 +40,17 @@ class Call:
         """The head on one of the problems that are joined."""
         groups = self.groups
         assert groups is not None
-        query, keys = groups.part(self.query, number), groups.part(self.keys, number)
+        query, keys = (viewed(z, *groups.ends(z.stream.name, number)) for z in (self.query, self.keys))
         return replace(self, query=query, keys=keys, exact=groups.exact(number), cache={}, groups=None)
+
+    def alone(self) -> Call:
+        """The head with nothing but the slots it reads: it may be kept without the rest of the state."""
+        lens = self.lens
+        found = []
+        for residual, read in ((self.query, (lens.query, lens.own)), (self.keys, (lens.keys, lens.value))):
+            names = {name for one in read for name in one.slots(residual.stream)}
+            found.append(residual.made_of(len(residual), {name: residual.slot(name) for name in names}))
+        return replace(self, query=found[0], keys=found[1], cache={})
 
     @property
     def rows(self) -> Rows:
@@ -50,7 +59,10 @@ class Call:
 
     @property
     def queries(self) -> int:
-        return 1 if self.plan.once else len(self.query)
+        """How many they are; one for all of a problem counts once for each problem that is joined."""
+        if not self.plan.once:
+            return len(self.query)
+        return 1 if self.groups is None else self.groups.count
 
     @property
     def device(self) -> torch.device:
