@@ -199,3 +199,37 @@ def test_what_only_a_problem_alone_can_tell_is_asked_of_it(monkeypatch: pytest.M
     assert (len(calls), model.report.backend, model.report.layers) == (2, "linear", (3, 3))
     for key in wanted:  # kappa: 1 + distances, below 100 for these data, three times
         assert torch.allclose(found[key], wanted[key], rtol=0, atol=16 * 2.0**-52 * 1e4)
+
+
+STILL = """
+algorithm still
+
+tokens  i in points
+        j in centers : k
+
+inputs  x[i] : R^d
+        c[j] : R^d
+        s[j] : R^d
+
+layer
+  c[j] = unit((sum[i] <x[i], c[j]> * x[i]) - s[j]) else c[j]
+
+outputs centers = c
+"""
+
+
+def test_whether_a_soft_sum_is_zero_is_asked_of_its_own_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "still.weft"
+    path.write_text(STILL)
+    checkpoint = weft.compile(path, dims={"d": 2, "k": 1}, layers=1)
+    x = torch.tensor([[[1, 0], [3, 0]], [[2, 0], [1, 0]]], dtype=torch.float64)
+    c, s = torch.tensor([[[1, 0]]] * 2, dtype=torch.float64), torch.tensor([[[10, 0]], [[1, 0]]], dtype=torch.float64)
+    c[0] *= 2
+    s[0] *= 2
+    parted: list[Any] = []
+    monkeypatch.setattr(Linear, "taken_back", lambda self, noted: parted.append(noted))
+    found = weft_runtime.load(checkpoint, backend="linear")(x=x, c=c, s=s)
+    assert found["centers"].tolist() == [[[2.0, 0.0]], [[1.0, 0.0]]]
+    assert not parted

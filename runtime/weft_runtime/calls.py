@@ -256,6 +256,25 @@ class ClassRows:
         return out
 
 
+class OwnRows:
+    """The keys that every query of joined problems may look at as rows of booleans: those of its own problem."""
+
+    def __init__(self, call: Call, groups: Groups) -> None:
+        self._groups, self._keys, self._device = groups, len(call.keys), call.device
+        self._streams = call.query.stream.name, call.keys.stream.name
+
+    def __getitem__(self, query: int) -> Tensor:
+        first, last = self._groups.ends(self._streams[1], self._groups.of(self._streams[0], query))
+        out = torch.zeros(self._keys, dtype=torch.bool, device=self._device)
+        out[first:last] = True
+        return out
+
+
+def all_keys(call: Call) -> Choice:
+    """What a head decides that takes all keys it may look at."""
+    return Choice(None, None if call.groups is None else cast(Any, OwnRows(call, call.groups)))
+
+
 class ListedRows:
     """Chosen or eligible keys of every query, held as lists of keys."""
 

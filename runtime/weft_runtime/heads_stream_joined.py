@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from weft_runtime.calls import Call, Given
+from weft_runtime.calls import Call, Given, all_keys
 from weft_runtime.heads_stream import RUN, TILE, Stream, Tile, stream_head
 from weft_runtime.held import Rows
 from weft_runtime.ir import Part
@@ -131,7 +131,7 @@ def joined_stream_head(call: Call, groups: Groups) -> Given:
         out[slice(found, found + 1) if once else slice(*groups.ends(names[0], found))] = made
 
     each(run, groups.tiles(*names, once, TILE, call.device), call.device)
-    return Given(out)
+    return Given(out, choice=all_keys(call))
 
 
 def joined_shared_rows(calls: Sequence[Call], groups: Groups) -> Callable[[Rows], list[Tensor]]:

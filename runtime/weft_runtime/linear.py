@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from weft_runtime.calls import Call, Given, note_peak
+from weft_runtime.calls import Call, Given, all_keys, note_peak
 from weft_runtime.derived import Upkeep
 from weft_runtime.distinct import are_distinct
 from weft_runtime.exact import Choice, Exact
@@ -360,7 +360,7 @@ class Linear:
                 if tiers is not None:
                     self.tiers.setdefault(f"{name}.{call.plan.head.name}", Tiers()).include(tiers)
             else:
-                choices[call.plan.head.name] = Choice(None, None)
+                choices[call.plan.head.name] = all_keys(call)
         found: dict[str, dict[str, Held]] = {}
         for write in plan.slots:
             held = self.writer.write(write, plan, state[write.stream], calls, given)
