@@ -134,6 +134,18 @@ def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkey
     assert padding.tolist() == [-1] * (12 - sizes[0])
 
 
+@pytest.mark.parametrize("family", ["random", "exact ties on a grid", "duplicates"])
+@pytest.mark.parametrize("name", ["lloyd", "weighted_kmeans", "spherical_kmeans"])
+def test_objectives_are_those_of_each_problem_alone(name: str, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = weft_runtime.load(compiled(name, count=4), backend="linear")
+    inputs = batch(name, family, [9, 30, 1, 17, 30])
+    alone = [model.objective(one(inputs, number), layers=3) for number in range(5)]
+    parted: list[Any] = []
+    monkeypatch.setattr(Linear, "taken_back", lambda self, noted: parted.append(noted))
+    assert torch.equal(model.objective(inputs, layers=3), torch.stack(alone))
+    assert not parted
+
+
 def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None:
     inputs = batch("lloyd", "random", [12] * 3)
     model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")

@@ -23,7 +23,7 @@ from weft_runtime.plan import AttendPlan, HeadPlan, Plan, SublayerPlan
 from weft_runtime.residual import Residual
 from weft_runtime.state import Problem
 
-JOINED = frozenset({"nearest", "segment", "stream"})
+JOINED = frozenset({"nearest", "best", "segment", "stream"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ def _looks_across(plan: HeadPlan) -> str:
         return f"strategy {plan.strategy} looks at one problem"
     if plan.kept:
         return "exponentials that are kept belong to each problem"
-    if plan.strategy == "nearest" and (plan.once or plan.head.weighting.ties != "first"):
+    if plan.strategy in ("nearest", "best") and (plan.once or plan.head.weighting.ties != "first"):
         return "several keys may share a query, or one query stands for all"
     return ""
 
