@@ -11,13 +11,16 @@ import torch
 import weft
 import weft_runtime
 from joined_cases import batch, one
-from linear_cases import compiled, plain
+from linear_cases import both, compiled, plain, promises_bits
+from weft.locate import catalogue
 from weft_runtime import Model, run
 from weft_runtime.joined import Groups, apart
 from weft_runtime.linear import Linear
 from weft_runtime.native.library import forget
 from weft_runtime.residual import Residual
 from weft_runtime.state import Problem
+
+NAMES = [entry.name for entry in catalogue()]
 
 
 @pytest.fixture
@@ -94,6 +97,25 @@ def test_whether_a_vector_is_zero_is_asked_of_its_own_problem(joins: list[bool],
     reference = weft_runtime.load(checkpoint, backend="reference")
     for number in range(2):
         assert torch.equal(found["centers"][number], reference(x=x[number], c=c[number], s=s[number])["centers"])
+
+
+@pytest.mark.parametrize("sizes", [[9, 9, 9], [9, 1, 30, 6], [5, 6, 200]], ids=["equal", "ragged", "one large"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_spec_gives_in_a_batch_what_it_gives_alone(name: str, sizes: list[int]) -> None:
+    """Whether problems run as one or one by one: bits where they are promised, the contract elsewhere."""
+    reference, model = both(compiled(name, count=4))
+    bits = promises_bits(model.plan())
+    inputs = batch(name, "random", sizes if bits else [size + 3 for size in sizes])  # one point has no variance
+    seeds = list(range(7, 7 + len(sizes)))
+    found = model.final(inputs, seed=seeds, layers=2)
+    assert model.report.backend == "linear"
+    for number, seed in enumerate(seeds):
+        for key, value in reference.final(one(inputs, number), seed=seed, layers=2).items():
+            wanted = plain(value)
+            got = plain(found[key])[number][tuple(slice(0, size) for size in wanted.shape)]
+            # kappa: 1 + distances / lambda, below 1e4 for these data, two layers
+            allowed = 0.0 if bits else 16 * 2.0**-52 * 2e4 * max(1.0, float(wanted.abs().max()))
+            assert torch.allclose(got, wanted, rtol=0, atol=allowed), key
 
 
 def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> None:
