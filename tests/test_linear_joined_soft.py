@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,24 @@ def test_problems_are_never_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
         assert apart(model.program, model.plan()) == ""
         model.final(batch(name, "random", [9, 4, 9]), layers=2)
     assert set(made) == {-1}
+
+
+def test_what_was_read_of_a_state_does_not_keep_the_states_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares are made when they are read; those of the last layer hold the centers they are made of, and no others."""
+    seen: list[weakref.ref[torch.Tensor]] = []
+    step = Linear.step
+
+    def stepped(self: Linear, what: Any, problems: Any, blocks: Any, path: str, first: int) -> None:
+        step(self, what, problems, blocks, path, first)
+        seen.append(weakref.ref(problems[0].z["centers"].slot("c").value))
+
+    monkeypatch.setattr(Linear, "step", stepped)
+    model = weft_runtime.load(compiled("soft_kmeans", count=4), backend="linear")
+    found = model(batch("soft_kmeans", "random", [9, 9, 9]), layers=8)
+    gc.collect()
+    held = {id(ref()) for ref in seen if ref() is not None}
+    assert len(held) <= 3  # of nine: the input, those of the shares, the last
+    assert found["shares"].shape == (3, 9, 4)
 
 
 def test_each_problem_has_the_accuracy_of_its_own_scale() -> None:

@@ -44,13 +44,13 @@ class Call:
         return replace(self, query=query, keys=keys, exact=groups.exact(number), cache={}, groups=None)
 
     def alone(self) -> Call:
-        """The head with nothing but the slots it reads: it may be kept without the rest of the state."""
+        """The head with nothing but the slots it reads, if it decides nothing: no state is kept along with it."""
         lens = self.lens
         found = []
         for residual, read in ((self.query, (lens.query, lens.own)), (self.keys, (lens.keys, lens.value))):
             names = {name for one in read for name in one.slots(residual.stream)}
             found.append(residual.made_of(len(residual), {name: residual.slot(name) for name in names}))
-        return replace(self, query=found[0], keys=found[1], cache={})
+        return replace(self, query=found[0], keys=found[1], exact=Exact(self.exact.weights, {}, {}), cache={})
 
     @property
     def rows(self) -> Rows:

@@ -136,7 +136,7 @@ def joined_stream_head(call: Call, groups: Groups) -> Given:
 
 def joined_shared_rows(calls: Sequence[Call], groups: Groups) -> Callable[[Rows], list[Tensor]]:
     """The outputs of heads with few keys for any rows of joined problems; the same scores are computed once."""
-    streams = [JoinedStream(call.alone()) for call in calls]
+    streams = [JoinedStream(call) for call in calls]
 
     def rows_of(rows: Rows) -> list[Tensor]:
         scores: dict[int, tuple[Tensor, Pairs]] = {}

@@ -79,7 +79,8 @@ class Writer:
         """A slot that heads with few keys fill: rows are made when they are read."""
         makers: list[Callable[[Rows], list[Tensor]]] = []
         groups = calls[0].groups
-        if groups is not None:
+        if groups is not None:  # states of many problems are not kept for what is read of them
+            calls = [call.alone() for call in calls]
             makers.append(joined_shared_rows(calls, groups))
 
         def make(rows: Rows) -> Tensor:
