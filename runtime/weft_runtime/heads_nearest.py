@@ -41,14 +41,16 @@ def nearest_head(call: Call, pair: bool) -> Given:
         return Given(held=_as_sparse(call, index, entries), choice=_chosen(call, index, entries), tiers=tiers)
     values = call.lens.values(call.keys)
     rows = index.to(torch.int64)
-    if call.groups is not None:  # counted on from problem to problem
-        every = torch.arange(len(rows), device=call.device)
-        owner = call.groups.owner(call.query.stream.name, every)
-        rows = rows + torch.tensor(call.groups.starts[call.keys.stream.name], device=call.device)[owner]
-    out = values[rows]
+    out = values[rows if call.groups is None else _counted_on(call, call.groups, rows)]
     for row, keys in (entries or {}).items():
         out[row] = exact_sum(values[keys], 0) / len(keys)
     return Given(out, choice=_chosen(call, index, entries), tiers=tiers)
+
+
+def _counted_on(call: Call, groups: Groups, index: Tensor) -> Tensor:
+    """Keys of every query's own problem, counted on from problem to problem."""
+    owner = groups.owner(call.query.stream.name, torch.arange(len(index), device=call.device))
+    return index + groups.places(call.keys.stream.name).to(call.device)[owner]
 
 
 def _as_sparse(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Sparse:
@@ -118,6 +120,28 @@ def settle(call: Call, found: Found) -> tuple[dict[int, Tensor], Tiers]:
 
 def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
     """The same for joined problems: every query has the keys of its own problem, counted from 0."""
+    found = _found_in_groups(call, groups)
+    index, settled = found.index, Tiers(bound=found.doubled)
+    for part, rows, own in _open_in_groups(call, groups, found):
+        chosen, tiers = _settle(part, own)
+        settled.add(tiers)
+        index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
+    settled.fast = len(index) - settled.bound - settled.exact - settled.undecided
+    return index, settled
+
+
+def _open_in_groups(call: Call, groups: Groups, found: Found) -> Iterator[tuple[Call, Tensor, Tensor]]:
+    """The rows that are not certain, problem by problem: the head on it, rows of all, and rows of its own."""
+    if found.doubt is None or not len(found.doubt):
+        return
+    stream, doubt = call.query.stream.name, found.doubt
+    owner = groups.owner(stream, doubt)
+    for number in sorted(set(owner.tolist())):
+        rows = doubt[owner == number]
+        yield call.part(number), rows, rows - groups.starts[stream][number]
+
+
+def _found_in_groups(call: Call, groups: Groups) -> Found:
     kernels, lens = library(), call.lens
     kind = lens.head.score.parts[0].kind
     names = [part.q for part in lens.head.score.parts]
@@ -137,15 +161,7 @@ def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
         groups.places(call.query.stream.name),
         call.peak(kernels, queries.data),
     )
-    settled = Tiers(bound=doubled)
-    owner = groups.owner(call.query.stream.name, doubt) if len(doubt) else doubt
-    for number in sorted(set(owner.tolist())):
-        part, rows = call.part(number), doubt[owner == number]
-        chosen, tiers = _settle(part, rows - groups.starts[call.query.stream.name][number])
-        settled.add(tiers)
-        index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
-    settled.fast = len(index) - settled.bound - settled.exact - settled.undecided
-    return index, settled
+    return Found(index, doubt, doubled)
 
 
 def _open(call: Call, found: Found) -> Iterator[Tensor]:
@@ -316,16 +332,21 @@ def _ready(call: Call, kind: str, size: int) -> Queries:
 
 def best_head(call: Call) -> Given:
     """The best score of every query: the reference's own number for the best key."""
-    found = _search(call, 0.0)
-    lens = call.lens
+    found = _search(call, 0.0) if call.groups is None else _found_in_groups(call, call.groups)
+    lens, index = call.lens, found.index.to(torch.int64)
+    index = index if call.groups is None else _counted_on(call, call.groups, index)
     number = torch.empty(call.queries, dtype=torch.float64, device=call.device)
 
     def score(rows: slice) -> None:
-        number[rows] = _paired(call, rows, found.index[rows].to(torch.int64))
+        number[rows] = _paired(call, rows, index[rows])
 
     each(score, blocks(call.queries, max(1, len(lens.query.columns))), call.device)
-    for rows in _open(call, found):
-        number[rows] = _scorer(call, rows, ordered=True).values(slice(0, len(rows))).amax(1)
+    if call.groups is not None:
+        for part, rows, own in _open_in_groups(call, call.groups, found):
+            number[rows] = _scorer(part, own, ordered=True).values(slice(0, len(own))).amax(1)
+    else:
+        for rows in _open(call, found):
+            number[rows] = _scorer(call, rows, ordered=True).values(slice(0, len(rows))).amax(1)
     if not bool(torch.isfinite(number).all()):
         raise Uncovered("a score overflows")
     return Given(lens.weights.linear(number[:, None], "value"))

@@ -98,10 +98,8 @@ def _of_groups(call: Call) -> Classes:
     """The classes of joined problems: those of the first one, as long as all problems look the same to the head."""
     if any(not isinstance(held, Uniform) and not _repeats(held, call) for held in call.sources("query")):
         raise Uncovered("the problems of the batch cannot run as one")
-    name = ("first", id(call.plan.head))
-    if name not in call.cache:
-        call.cache[name] = classes(call.part(0), scored=True)
-    first = cast(Classes, call.cache[name])
+    seen = (*call.sources("query"), *(held for held in call.sources("key") if isinstance(held, Uniform)))
+    first = call.static(("first", id(call.plan.head)), seen, lambda: classes(call.part(0), scored=True))
     held = sparse(call.keys.slot(call.plan.index)) if call.plan.index else None
     return Classes(held, first.eligible, first.scores)
 
@@ -111,6 +109,8 @@ def _repeats(held: Held, call: Call) -> bool:
 
     def look() -> bool:
         assert call.groups is not None
+        if len(set(call.groups.places(call.query.stream.name).diff().tolist())) > 1:
+            return False
         if isinstance(held, Sparse) and held.one_hot:
             index = held.index.reshape(call.groups.count, -1)
             return bool((index == index[:1]).all())
@@ -126,10 +126,11 @@ def _counted_on(call: Call, groups: Groups) -> Tensor:
     def count() -> Tensor:
         starts, ends = groups.starts[call.query.stream.name], groups.starts[call.keys.stream.name]
         sizes = torch.tensor([b - a for a, b in pairwise(ends)], device=call.device)
-        first = torch.tensor(starts[:-1], dtype=torch.int32, device=call.device)
+        numbers = range(groups.count) if call.plan.once else starts[:-1]
+        first = torch.tensor(list(numbers), dtype=torch.int32, device=call.device)
         return first.repeat_interleave(sizes)
 
-    key = ("counted on", call.query.stream.name, call.keys.stream.name)
+    key = ("counted on", call.query.stream.name, call.keys.stream.name, call.plan.once)
     return cast(Tensor, call.static(key, (), count))
 
 

@@ -337,11 +337,11 @@ class Model(nn.Module):
         if tracer is not None:
             tracer.watch(run)
         with alone() if isinstance(run.engine, Linear) else nullcontext():
+            if tracer is None and until is None:
+                run.join()
             run.prelude()
             if tracer is not None:
                 tracer.started()
-            if tracer is None and until is None:
-                run.join()
             tell("layer", 0, total)
             index = 0
             while index < many:

@@ -107,15 +107,36 @@ class Run:
     # ------------------------------------------------------------------ phases
     def prelude(self) -> None:
         """The steps before the first layer."""
-        for step, blocks, first in placed(self.program.prelude, self.sites.prelude):
+        steps = list(placed(self.program.prelude, self.sites.prelude))
+        if self.joined is not None and self._together(steps, "prelude"):
+            return
+        for step, blocks, first in steps:
             self.engine.step(step, list(self.problems), blocks, "prelude", first)
+
+    def _together(self, steps: Iterable[tuple[Step, list[Block], int]], path: str) -> bool:
+        """Steps on joined problems. Where only a problem alone can tell what is wrong: False, and they are parted."""
+        engine, whole = self.engine, self.joined
+        assert isinstance(engine, Linear)
+        assert whole is not None
+        state, noted = dict(whole.z), engine.noted()
+        try:
+            for step, blocks, first in steps:
+                engine.step(step, [whole], blocks, path, first)
+        except RunError:
+            whole.z = state
+            self.part()
+            assert isinstance(self.problems, Problems)
+            self.problems = self.problems.alone()
+            engine.taken_back(noted)
+            return False
+        return True
 
     def layer(self, index: int, until_stable: bool = False) -> bool:
         """One layer on every problem that is not stable yet; False when none is left."""
         if all(self.stable):
             return False
-        if self.joined is not None:
-            return self._joined_layer(index, until_stable)
+        if self.joined is not None and self._joined_layer(index, until_stable):
+            return True
         active = [problem for problem in self.problems if not self.stable[problem.number]]
         before = [dict(problem.z) for problem in active]
         decided = together(self.engine.tiers.values())
@@ -162,7 +183,7 @@ class Run:
 
     def join(self) -> None:
         """Lets the problems of a batch run as one from here on, where that may be."""
-        if isinstance(self.engine, Linear) and not self.program.prelude:
+        if isinstance(self.engine, Linear):
             filled = {self.places[name]: rows for name, rows in self.batch.values.items()}
             counts = {name: layout.counts for name, layout in self.batch.layouts.items()}
             self.joined = self.engine.join(filled, counts)
@@ -175,14 +196,14 @@ class Run:
             self.problems, self.joined = Problems.of(self.joined, self.engine.groups), None
 
     def _joined_layer(self, index: int, until_stable: bool) -> bool:
-        """One layer on all problems at once. A problem that stands still stays as it is."""
+        """One layer on all problems at once, or False. A problem that stands still stays as it is."""
         whole = self.joined
         assert whole is not None
         assert isinstance(self.engine, Linear)
         before, decided = dict(whole.z), together(self.engine.tiers.values())
         self.engine.prefix = f"layers.{index}."
-        for step, blocks, first in self.steps(index):
-            self.engine.step(step, [whole], blocks, "blocks", first)
+        if not self._together(self.steps(index), "blocks"):
+            return False
         self.engine.prefix = ""
         self.settled.append(together(self.engine.tiers.values()).since(decided))
         self.layers = [many + (not stable) for many, stable in zip(self.layers, self.stable, strict=True)]
@@ -225,9 +246,21 @@ class Run:
         for step, blocks, first in placed(self.program.readout, self.sites.readout):
             made = set(writes(step))
             if wanted & made or not made:
+                if self._read_together(step, blocks, first):
+                    continue
                 if isinstance(self.problems, Problems):
                     self.problems = self.problems.alone()
                 self.engine.step(step, list(self.problems), blocks, "readout", first)
+
+    def _read_together(self, step: Step, blocks: list[Block], first: int) -> bool:
+        """A step of the read-out on all problems at once, where that may be."""
+        self.joined = joined_as(self.problems)
+        if self.joined is None or not isinstance(self.engine, Linear) or self.engine.apart(step):
+            self.joined = None
+            return False
+        done = self._together([(step, blocks, first)], "readout")
+        self.part()
+        return done
 
     def forget(self) -> None:
         """Drops what only further layers would use, before answers are made."""
