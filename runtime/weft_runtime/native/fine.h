@@ -26,6 +26,22 @@ struct Fine {
     }
   }
 
+  // A whole tile of rows that lie side by side and have less than 4 features.
+  template <class Real>
+  void put_tile(const Real* x, const Real* centre, Real power) {
+    if (features == 1) put_columns<1>(x, centre, power);
+    if (features == 2) put_columns<2>(x, centre, power);
+    if (features == 3) put_columns<3>(x, centre, power);
+  }
+
+  template <int many, class Real>
+  void put_columns(const Real* x, const Real* centre, Real power) {
+    for (int f = 0; f < many; f++) {
+      float* out = tile.data() + f * TILE;
+      for (int p = 0; p < TILE; p++) out[p] = (float)((x[p * many + f] - centre[f]) * power);
+    }
+  }
+
   void scan(const float* table, const float* bias, int blocks, int waiting) {
     if (features >= 4) transpose(rows.data(), wide, tile.data());
     const int used = (waiting + W * POINTS - 1) / (W * POINTS) * (W * POINTS);

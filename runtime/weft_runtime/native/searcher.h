@@ -194,7 +194,10 @@ struct Searcher {
 
   // ---------------------------------------------------------------- float32
   void look_again(const Waiting& w) {
-    for (int p = 0; p < w.many; p++) fine.put(p, row(w.row[p]), centre.data(), (Real)s.power);
+    if (s.features < 4 && s.stride == s.features && w.many == TILE && w.in_order())
+      fine.put_tile(row(w.row[0]), centre.data(), (Real)s.power);
+    else
+      for (int p = 0; p < w.many; p++) fine.put(p, row(w.row[p]), centre.data(), (Real)s.power);
     fine.scan(s.table->table.data(), s.table->bias.data(), blocks, w.many);
     name(w, fine.index);
     const float grow = (float)s.grow;
@@ -301,7 +304,11 @@ struct Searcher {
     if (s.before) {
       stand(first, last);
     } else {
-      for (int64_t i = first; i < last; i++) add(i);
+      for (int64_t i = first; i < last; i += TILE) {
+        all.many = (int)std::min<int64_t>(TILE, last - i);
+        for (int p = 0; p < TILE; p++) all.row[p] = i + p;
+        flush();
+      }
     }
     flush();
   }

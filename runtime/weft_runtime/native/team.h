@@ -1,23 +1,70 @@
 // Threads that lend a hand: the caller goes through the pieces of a task, and so do helpers that have a core to run on.
 //
 // The caller waits only for pieces that a helper is at work on, never for a helper to come: a busy machine costs no more
-// than the help. Helpers live as long as one call and hold nothing but the team itself, so none is waited for at the end,
-// and nothing is left behind after a fork.
+// than the help. Helpers hold nothing but the team itself, so none is waited for at the end. Between calls they sleep: new
+// threads often stay on the core of the caller for longer than a call takes, threads that wake up rarely do.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
 
 namespace weft {
+
+class Team;
+
+// Threads that sleep until a team needs them. A process that was forked has its own.
+class Crew {
+ public:
+  static Crew& ours() {
+    static std::atomic<Crew*> known{nullptr};
+    Crew* crew = known.load(std::memory_order_acquire);
+    if (!crew || crew->process_ != process()) {  // what is left of another process is not touched
+      Crew* made = new Crew;
+      if (known.compare_exchange_strong(crew, made, std::memory_order_acq_rel)) crew = made;
+      else delete made;
+    }
+    return *crew;
+  }
+
+  inline void lend(const std::shared_ptr<Team>& team, int many);
+
+ private:
+  struct Helper {
+    std::shared_ptr<Team> team;
+    int who = 0;
+    std::condition_variable wake;
+  };
+
+  static int64_t process() {
+#if defined(__unix__) || defined(__APPLE__)
+    return getpid();
+#else
+    return 0;
+#endif
+  }
+
+  inline void live(Helper* helper);
+
+  const int64_t process_ = process();
+  std::mutex lock_;
+  std::vector<Helper*> idle_;
+  size_t all_ = 0;
+};
 
 class Team {
  public:
@@ -26,7 +73,7 @@ class Team {
   static void run(int threads, Work work) {
     auto team = std::make_shared<Team>();
     try {
-      for (int t = 1; t < threads; t++) std::thread([team, t] { team->help(t); }).detach();
+      if (threads > 1) Crew::ours().lend(team, threads - 1);
     } catch (const std::exception&) {
       // fewer than hoped for
     }
@@ -70,6 +117,7 @@ class Team {
   }
 
  private:
+  friend class Crew;
   static constexpr int BITS = 20, SPINS = 1000;
 
   // Takes a piece and does it: the caller from the front, helpers from the back, so that each meets its own pieces again
@@ -110,5 +158,35 @@ class Team {
   std::atomic<int64_t> done_{0};
   std::atomic<bool> stop_{false};
 };
+
+void Crew::lend(const std::shared_ptr<Team>& team, int many) {
+  std::lock_guard<std::mutex> held(lock_);
+  for (int who = 1; who <= many; who++) {
+    Helper* helper = idle_.empty() ? nullptr : idle_.back();
+    if (helper) {
+      idle_.pop_back();
+    } else {
+      auto made = std::make_unique<Helper>();
+      idle_.reserve(++all_);  // so that none fails to come back
+      std::thread([this, fresh = made.get()] { live(fresh); }).detach();
+      helper = made.release();
+    }
+    helper->team = team, helper->who = who;
+    helper->wake.notify_one();
+  }
+}
+
+void Crew::live(Helper* helper) {
+  std::unique_lock<std::mutex> held(lock_);
+  for (;;) {
+    helper->wake.wait(held, [&] { return helper->team != nullptr; });
+    const std::shared_ptr<Team> team = std::move(helper->team);
+    const int who = helper->who;
+    held.unlock();
+    team->help(who);
+    held.lock();
+    idle_.push_back(helper);
+  }
+}
 
 }  // namespace weft
