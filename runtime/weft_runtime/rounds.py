@@ -54,7 +54,7 @@ class Rounds:
     _done: int = 0
 
     def run(self, many: int, until_stable: bool) -> tuple[int, bool]:
-        """Runs rounds: how many it ran, and whether the last one changed nothing."""
+        """Runs rounds: how many it ran, and whether the last one changed nothing. None where sums find no room."""
         search, sums = self.search, self.sums
         one = search.room.take()
         self._labels = labels = (one, search.room.take())
@@ -72,8 +72,10 @@ class Rounds:
             native.sums, native.last = pointer(sums.call), min(many, native.done + step)
             outcome = search.library.rounds(native)
             search.last = native.found
-            if outcome == OVERFLOWN or (outcome == WIDER and not sums.widen(out, self.divide)):
-                raise Uncovered("a number does not fit its dtype, or its sum")
+            if outcome == OVERFLOWN:
+                raise Uncovered("a number does not fit its dtype")
+            if outcome == WIDER and not sums.widen(out, self.divide):
+                break
             if outcome == DOUBT:
                 self._settle(labels[native.done & 1], search.doubt(), also[native.done])
                 native.settled = True
@@ -161,7 +163,7 @@ def rounds_of(
     if not grouping.same or not grouping.ones:
         return None
     search, sums = search_of(choose), native_sums(add)
-    if search is None or sums is None or not search.queries.plain or search.slack:
+    if search is None or sums is None or sums.full or not search.queries.plain or search.slack:
         return None
     keys = choose.keys.slot(moved.slot).rows(slice(0, len(choose.keys))).clone(memory_format=torch.contiguous_format)
     known = held.index.to(torch.int32).contiguous() if isinstance(held, Sparse) and held.one_hot else None

@@ -24,6 +24,7 @@ from weft_runtime.joined import Problems, joined_as
 from weft_runtime.linear import Linear
 from weft_runtime.noise import noise as draw
 from weft_runtime.noise import noise_at
+from weft_runtime.plan import Uncovered
 from weft_runtime.prepared import Prepared
 from weft_runtime.reference import Reference
 from weft_runtime.residual import Residual
@@ -170,6 +171,10 @@ class Run:
         longest, settled = 0, [Tiers() for _ in range(many)]
         for problem, tape in zip(active, tapes, strict=True):
             ran, stable = tape.run(many, until_stable)
+            if not ran and len(active) == 1:
+                return 0
+            if not ran:
+                raise Uncovered("a problem of the batch runs layer by layer")
             self.engine.taped(problem, tape)
             for total, tiers in zip(settled, tape.settled, strict=False):
                 total.include(tiers)

@@ -32,6 +32,7 @@ class NativeSums:
     base: Tensor | None = None
     counts: Tensor = field(init=False)  # rows of every segment
     empty: int = 0  # segments without rows
+    full: bool = False  # the numbers differ by too many bits
     call: Segments = field(init=False)
     _levels: int = LEVELS[0]
     _held: list[Tensor] = field(default_factory=list)  # what the call points to
@@ -87,6 +88,8 @@ class NativeSums:
     def _found(self, labels: Tensor, weights: Tensor | None, divide: bool) -> Tensor | None:
         if labels.dtype != torch.int32 or not labels.is_contiguous():
             labels = labels.to(torch.int32).contiguous()
+        if self.full:
+            return None
         out = torch.empty(self.segments, self.data.shape[1], dtype=torch.float64)
         while not self._moved(labels, weights, divide, out):
             if not self._widen():
@@ -99,6 +102,7 @@ class NativeSums:
         """Sums of nothing with room for more pieces; False if there is no more."""
         later = [levels for levels in LEVELS if levels > self._levels]
         if not later:
+            self.full = True
             return False
         self._levels = later[0]
         self._begin()
