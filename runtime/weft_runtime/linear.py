@@ -31,7 +31,7 @@ from weft_runtime.inputs import InputRows
 from weft_runtime.ir import FFN, Program, Step
 from weft_runtime.joined import Groups, apart, why_apart
 from weft_runtime.native.library import library
-from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Uncovered
+from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Plan, Uncovered
 from weft_runtime.prepared import Prepared
 from weft_runtime.residual import Residual
 from weft_runtime.results import Tiers
@@ -439,3 +439,15 @@ class Linear:
 
         if not call.static(("distinct", id(call.plan.head)), call.sources("query"), look):
             raise Uncovered("two tokens are equal, so that an erase by attention is not a linear one")
+
+
+def layers_at_a_time(program: Program, plan: Plan) -> str:
+    """How layers run, in words."""
+    attends = steps_of(program, plan)
+    if not program.layer or program.noises or program.options.get("weights") == "unrolled":
+        return "one by one"
+    if are_rounds(program, attends):
+        return "many in one native call (best keys, and sums over those that chose them)"
+    if may_tape(program, attends):
+        return "many in one native call (heads over exponentials that are kept)"
+    return "one by one"
