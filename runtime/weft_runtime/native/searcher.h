@@ -90,6 +90,13 @@ struct Searcher {
         fine(search.features), shorts(search.features, (float)(search.power * search.table->shorts.scale)),
         open(search.before ? CHUNK + 1 : 0) {}
 
+  // The same room for other rows of as many features.
+  void start_anew() {
+    data = (const Real*)s.data;
+    centre.assign(s.centre, s.centre + s.features);
+    doubt.clear();
+  }
+
   const Real* row(int64_t i) const { return data + i * s.stride; }
 
   void add(int64_t i) {
