@@ -192,3 +192,51 @@ def test_any_size_and_any_number_of_threads(
             patch.setattr(f"weft_runtime.{module}.cores", lambda: threads)
         found = linear.final(x=x, c=c, layers=5)
     assert_same_bits(reference.final(x=x, c=c, layers=5), found)
+
+
+# ---------------------------------------------------------------------- batches
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("until", [False, True])
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("family", ["random", "exact ties on a grid", "abandoned rows"])
+def test_rounds_of_a_batch_are_those_of_its_problems(
+    ends: Counter[int], family: str, ragged: bool, until: bool, dtype: torch.dtype
+) -> None:
+    model = weft_runtime.load(compiled("lloyd"), dtype=dtype, backend="linear")
+    sizes = [40, 1, 25, 60] if ragged else [40] * 4
+    problems = [problem("lloyd", family, size, seed, str(dtype)[6:]) for seed, size in enumerate(sizes)]
+    options: dict[str, Any] = {"until_stable": True} if until else {"layers": 7}
+    batch = {name: [torch.as_tensor(each[name]) for each in problems] for name in ("x", "c")}
+    batch["c"] = torch.stack(batch["c"])
+    batch["x"] = batch["x"] if ragged else torch.stack(batch["x"])
+    answer, report = model.final(batch, **options), model.report
+    assert report.backend == "linear"
+    assert ends
+    expected, one = one_by_one(model, batch, **options)
+    assert_same_bits(expected, answer)
+    assert (report.layers, report.stable, report.total, report.by_layer) == (
+        one.layers,
+        one.stable,
+        one.total,
+        one.by_layer,
+    )
+    for number, alone in enumerate(problems):
+        found = model.final(alone, **options)
+        assert torch.equal(found["centers"], answer["centers"][number])
+        assert torch.equal(found["labels"].indices, answer["labels"].indices[number][: sizes[number]])
+        assert list(model.report.layers) == [report.layers[number]]
+
+
+def test_a_problem_of_a_batch_that_overflows_is_told_as_ever(ends: Counter[int]) -> None:
+    checkpoint = compile(COUNTED, {"d": 1, "k": 2})
+    x = torch.ones(3, 50, 1)
+    x[1] = 3e38
+    inputs = {"x": x, "c": torch.tensor([[1.0], [-1.0]]).expand(3, 2, 1).contiguous()}
+    told = []
+    for backend in ("reference", "linear"):
+        model = weft_runtime.load(checkpoint, dtype=torch.float32, backend=backend)
+        with pytest.raises(RunError) as caught:
+            model(inputs, layers=1)
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+    assert ends[OVERFLOWN] >= 1

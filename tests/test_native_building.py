@@ -130,7 +130,7 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("source", "names"),
     [
-        ("nearest.cpp", {"WeftQueries": "Queries", "WeftFind": "Find", "WeftGroups": "_Groups"}),
+        ("nearest.cpp", {"WeftQueries": "Queries", "WeftFind": "Find", "WeftGroups": "Groups"}),
         ("rounds.cpp", {"WeftSegments": "Segments", "WeftRounds": "Rounds"}),
     ],
 )

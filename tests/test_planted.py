@@ -19,13 +19,14 @@ from weft.evidence.verification import verify
 from weft.lowering.heads import Heads
 from weft.lowering.matrices import Columned
 from weft.lowering.scores import Scores
-from weft_runtime import attention, decide, heads_nearest, tokenwise, weigh
+from weft_runtime import attention, decide, tokenwise, weigh
 from weft_runtime.heads_stream import Stream
 from weft_runtime.held import Dense, Sparse
 from weft_runtime.linear import Linear
 from weft_runtime.native.sums import NativeSums
 from weft_runtime.rounds import Rounds
 from weft_runtime.search import Search
+from weft_runtime.search_groups import GroupSearch
 from weft_runtime.tape import Tape
 
 OFF = 1 + 2.0**-30
@@ -114,7 +115,7 @@ MOVED: dict[int, NativeSums] = {}
 
 def wrong_in_batch(found: Any, *rest: Any) -> Any:
     """The key of one query of a batch is another one."""
-    found[0][-1] = (found[0][-1] + 1) % SIZES[1]
+    found.index[-1] = (found.index[-1] + 1) % SIZES[1]
     return found
 
 
@@ -136,6 +137,11 @@ def wrong_last_label(found: Any, *rest: Any) -> Any:
             if isinstance(held, Sparse):
                 held.index[-1] = (held.index[-1] + 1) % held.width
     return found
+
+
+def wrong_in_rounds_of_a_batch(found: Any, rounds: Rounds, *rest: Any) -> Any:
+    """The same, where several problems are joined."""
+    return wrong_last_label(found) if len(rounds.starts) > 2 else found
 
 
 FAULTS = {
@@ -167,7 +173,8 @@ FAULTS = {
     "native, a label": Fault(Search, "find", wrong_label, "lloyd", "linear"),
     "native, bounds": Fault(Search, "find", wrong_when_bounded, "lloyd", "linear", (24, 24)),
     "native, sums that are moved": Fault(NativeSums, "_found", wrong_once_moved, "lloyd", "linear"),
-    "native, problems of a batch": Fault(heads_nearest, "nearest_in_groups", wrong_in_batch, "lloyd", "linear"),
+    "native, problems of a batch": Fault(GroupSearch, "find", wrong_in_batch, "weighted_kmeans", "linear"),
+    "native, rounds of a batch": Fault(Rounds, "slots", wrong_in_rounds_of_a_batch, "lloyd", "linear"),
     "native, layers at a time": Fault(Tape, "slots", wrong_slots, "sinkhorn_log", "linear"),
     "native, keys after several rounds": Fault(Rounds, "slots", wrong_slots, "lloyd", "linear"),
     "native, labels after several rounds": Fault(Rounds, "slots", wrong_last_label, "lloyd", "linear"),

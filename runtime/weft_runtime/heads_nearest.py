@@ -24,7 +24,7 @@ from weft_runtime.plan import Uncovered
 from weft_runtime.results import Tiers
 from weft_runtime.scores import SAFE, Scorer
 from weft_runtime.search import Search
-from weft_runtime.search_groups import nearest_in_groups
+from weft_runtime.search_groups import GroupSearch
 from weft_runtime.stored import Stored, stored
 from weft_runtime.structure import table
 from weft_runtime.sums import exact_sum
@@ -96,10 +96,8 @@ def _chosen(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Cho
 
 def _best_keys(call: Call) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]:
     """The best key of every query, the rows where several share (ties split), and the tiers."""
-    if call.groups is not None:
-        index, settled = best_in_groups(call, call.groups)
-        return index, None, settled
-    found = _search(call, float(call.plan.head.weighting.epsilon))
+    groups, epsilon = call.groups, float(call.plan.head.weighting.epsilon)
+    found = _search(call, epsilon) if groups is None else _found_in_groups(call, groups)
     entries, settled = settle(call, found)
     settled.fast = call.queries - settled.bound - settled.exact - settled.undecided
     return found.index, entries or None, settled.times(len(call.query) if call.plan.once else 1)
@@ -109,6 +107,12 @@ def settle(call: Call, found: Found) -> tuple[dict[int, Tensor], Tiers]:
     """Settles the rows in doubt, in place: those where several keys share, and the tiers."""
     entries: dict[int, Tensor] = {}
     settled = Tiers(bound=found.doubled)
+    if call.groups is not None:  # ties are not split there
+        for part, rows, own in _open_in_groups(call, call.groups, found):
+            chosen, tiers = _settle(part, own)
+            settled.add(tiers)
+            found.index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
+        return entries, settled
     for rows in _open(call, found):
         chosen, tiers = _settle(call, rows)
         settled.add(tiers)
@@ -116,18 +120,6 @@ def settle(call: Call, found: Found) -> tuple[dict[int, Tensor], Tiers]:
         for at in (chosen.sum(1) > 1).nonzero()[:, 0].tolist():
             entries[int(rows[at])] = chosen[at].nonzero()[:, 0]
     return entries, settled
-
-
-def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
-    """The same for joined problems: every query has the keys of its own problem, counted from 0."""
-    found = _found_in_groups(call, groups)
-    index, settled = found.index, Tiers(bound=found.doubled)
-    for part, rows, own in _open_in_groups(call, groups, found):
-        chosen, tiers = _settle(part, own)
-        settled.add(tiers)
-        index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
-    settled.fast = len(index) - settled.bound - settled.exact - settled.undecided
-    return index, settled
 
 
 def _open_in_groups(call: Call, groups: Groups, found: Found) -> Iterator[tuple[Call, Tensor, Tensor]]:
@@ -141,27 +133,28 @@ def _open_in_groups(call: Call, groups: Groups, found: Found) -> Iterator[tuple[
         yield call.part(number), rows, rows - groups.starts[stream][number]
 
 
-def _found_in_groups(call: Call, groups: Groups) -> Found:
+def search_in_groups(call: Call, groups: Groups) -> GroupSearch:
+    """The native search over the queries of joined problems."""
     kernels, lens = library(), call.lens
-    kind = lens.head.score.parts[0].kind
-    names = [part.q for part in lens.head.score.parts]
 
-    def look() -> Stored | None:
-        return stored(call.query, lens.query, lens.weights, names)
+    def make() -> GroupSearch | None:
+        queries = stored(call.query, lens.query, lens.weights, [part.q for part in lens.head.score.parts])
+        if kernels is None or queries is None or not queries.plain:
+            return None
+        starts, peak = groups.places(call.query.stream.name), call.peak(kernels, queries.data)
+        return GroupSearch(kernels, queries.data, lens.head.score.parts[0].kind == "l2", starts, peak)
 
-    queries = cast(Stored | None, call.static(("stored", id(call.plan.head)), call.sources("query"), look))
-    keys, radius = _features(call, "key", slice(0, len(call.keys)))
-    if kernels is None or queries is None or not queries.plain or radius is not None or lens.head.weighting.epsilon:
+    found = cast(GroupSearch | None, call.static(("groups", *_queried(call)), call.sources("query"), make))
+    if found is None or lens.head.weighting.epsilon:
         raise Uncovered("the problems of the batch cannot run as one")
-    index, doubt, doubled = nearest_in_groups(
-        kernels,
-        queries.data,
-        keys,
-        kind == "l2",
-        groups.places(call.query.stream.name),
-        call.peak(kernels, queries.data),
-    )
-    return Found(index, doubt, doubled)
+    return found
+
+
+def _found_in_groups(call: Call, groups: Groups) -> Found:
+    keys, radius = _features(call, "key", slice(0, len(call.keys)))
+    if radius is not None:
+        raise Uncovered("the problems of the batch cannot run as one")
+    return search_in_groups(call, groups).find(keys)
 
 
 def _open(call: Call, found: Found) -> Iterator[Tensor]:

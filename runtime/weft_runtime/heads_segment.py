@@ -48,7 +48,7 @@ class Grouping:
 
 def segment_head(call: Call) -> Given:
     """Sums of the keys that count for each query, exactly; divided by the exact mass for `normalize`."""
-    found = classes(call, scored=True) if call.groups is None else _of_groups(call)
+    found = classes_of(call)
     eligible, scores = found.eligible, found.scores
     assert scores is not None
     labels, numbers = _labelled(call, found, grouping_of(call, eligible, scores))
@@ -92,6 +92,11 @@ def grouping_of(call: Call, eligible: Tensor, scores: Tensor) -> Grouping:
     if known is None or known[0] is not eligible or known[1] is not scores:
         known = call.lens.kept["grouping"] = (eligible, scores, Grouping.of(eligible, scores))
     return cast(Grouping, known[2])
+
+
+def classes_of(call: Call) -> Classes:
+    """What masks and scores say about the classes of keys."""
+    return classes(call, scored=True) if call.groups is None else _of_groups(call)
 
 
 def _of_groups(call: Call) -> Classes:

@@ -238,9 +238,9 @@ class Linear:
     # ------------------------------------------------------------------ many layers at once
     def tape(self, problem: Problem, many: int) -> Tape | Rounds | None:
         """The next layers of a problem as one native run, where the plan allows it."""
-        attends = steps_of(self.program, self.prepared.plan) if self.tap is None and self.groups is None else ()
+        attends = steps_of(self.program, self.prepared.plan) if self.tap is None else ()
         rounds = are_rounds(self.program, attends)
-        if not rounds and not may_tape(self.program, attends):
+        if not rounds and (self.groups is not None or not may_tape(self.program, attends)):
             return None
         state = cast(dict[str, Residual], problem.z)
         exact = Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], state), self._columns())

@@ -8,7 +8,7 @@ does, with the same bits; it comes back where rows are in doubt, which are settl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import pointer
 from dataclasses import dataclass, field
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from weft_runtime.affine import rows_of
-from weft_runtime.calls import Call, classes
-from weft_runtime.heads_nearest import direct_slot, search_of, settle
-from weft_runtime.heads_segment import grouping_of, native_sums
+from weft_runtime.calls import Call
+from weft_runtime.heads_nearest import direct_slot, search_in_groups, search_of, settle
+from weft_runtime.heads_segment import classes_of, grouping_of, native_sums
 from weft_runtime.held import Dense, Held, Sparse
 from weft_runtime.ir import Program
 from weft_runtime.native.library import DOUBT, OVERFLOWN, WIDER
@@ -28,6 +28,7 @@ from weft_runtime.nearest import Found
 from weft_runtime.plan import AttendPlan, Uncovered
 from weft_runtime.results import Tiers
 from weft_runtime.search import Search
+from weft_runtime.search_groups import GroupSearch
 from weft_runtime.workers import cores
 
 LONG = 1 << 33  # products to look at in one call at most, so that a run can be interrupted
@@ -35,14 +36,15 @@ LONG = 1 << 33  # products to look at in one call at most, so that a run can be 
 
 @dataclass(slots=True, eq=False)
 class Rounds:
-    """The rounds of one problem."""
+    """The rounds of one problem, or of several that are joined."""
 
     chosen: tuple[str, str]  # stream and slot that names the best keys
     moved: tuple[str, str]  # stream and slot of the keys
     names: tuple[str, str]  # of the heads, as tiers know them
-    search: Search
+    search: Search | GroupSearch
+    starts: Tensor  # the first query of every problem, and the end of the last (int64)
     sums: NativeSums
-    keys: Tensor  # (count, features) float64, as the storage dtype holds them
+    keys: Tensor  # (count, features) float64, of all problems, as the storage dtype holds them
     known: Tensor | None  # the best keys before the first round
     divide: bool
     masked: bool  # whether sums are over keys that a mask allows
@@ -53,26 +55,32 @@ class Rounds:
     _labels: tuple[Tensor, Tensor] | None = None
     _done: int = 0
 
-    def run(self, many: int, until_stable: bool) -> tuple[int, bool]:
-        """Runs rounds: how many it ran, and whether the last one changed nothing. None where sums find no room."""
+    def run(self, many: int, until_stable: bool, still: Sequence[bool] = (False,)) -> tuple[list[int], list[bool]]:
+        """Runs rounds: how many each problem ran, and whether its last one changed nothing.
+
+        `still`: problems that stand still already. None runs where sums find no room.
+        """
         search, sums = self.search, self.sums
         one = search.room.take()
         self._labels = labels = (one, search.room.take())
         out, doubled = torch.empty_like(self.keys), torch.zeros(many, dtype=torch.int64)
-        native = Native(finder=search.finder, count=len(self.keys), features=self.keys.shape[1])
-        native.keys = self.keys.data_ptr()
+        ran, stable = torch.zeros(len(still), dtype=torch.int64), torch.tensor(still)
+        native = Native(problems=len(still), count=len(self.keys), features=self.keys.shape[1])
+        native.starts, native.ran, native.stable = self.starts.data_ptr(), ran.data_ptr(), stable.data_ptr()
+        native.keys, native.doubled = self.keys.data_ptr(), doubled.data_ptr()
         native.labels = labels[0].data_ptr(), labels[1].data_ptr()
         native.known = None if self.known is None else self.known.data_ptr()
         native.first, native.single = True, self.dtype == torch.float32
-        native.until_stable, native.threads, native.doubled = until_stable, cores(), doubled.data_ptr()
+        native.until_stable, native.threads = until_stable, cores()
+        search.enter(native, self.keys)
         sums.begin_rounds(out, self.divide)
-        step = max(1, LONG // max(1, one.numel() * self.keys.numel()))
+        step = max(1, LONG // max(1, one.numel() * self.keys.numel() // len(still)))
         also = [Tiers() for _ in range(many)]  # settled outside the kernel
-        while native.done < many and not native.stable:
+        while native.done < many and not native.all_stable:
             native.sums, native.last = pointer(sums.call), min(many, native.done + step)
             outcome = search.library.rounds(native)
-            search.last = native.found
             if outcome == OVERFLOWN:
+                sums.start_anew()
                 raise Uncovered("a number does not fit its dtype")
             if outcome == WIDER and not sums.widen(out, self.divide):
                 break
@@ -80,10 +88,11 @@ class Rounds:
                 self._settle(labels[native.done & 1], search.doubt(), also[native.done])
                 native.settled = True
         self._done = int(native.done)
-        sums.end_rounds(labels[(self._done - 1) & 1])
-        search.keep(labels[(self._done - 1) & 1])
+        last = labels[(self._done - 1) & 1]
+        sums.end_rounds(last)
+        search.leave(native, last)
         self._count(doubled.tolist(), also)
-        return self._done, bool(native.stable)
+        return ran.tolist(), stable.tolist()
 
     def _settle(self, label: Tensor, doubt: Tensor | None, tiers: Tiers) -> None:
         """Settles the rows in doubt with the keys of the round under way."""
@@ -92,7 +101,7 @@ class Rounds:
         tiers.include(found)
 
     def _count(self, doubled: list[int], also: list[Tiers]) -> None:
-        rows, named = self.search.queries.data.shape[0], (Tiers(), Tiers())
+        rows, named = self.search.rows, (Tiers(), Tiers())
         for number in range(self._done):
             tiers = also[number]
             tiers.bound += doubled[number]
@@ -109,9 +118,9 @@ class Rounds:
     def slots(self) -> dict[str, dict[str, Held]]:
         """What the rounds have written."""
         assert self._labels is not None
-        label = self._labels[(self._done - 1) & 1]
+        label, width = self._labels[(self._done - 1) & 1], len(self.keys) // (len(self.starts) - 1)
         return {
-            self.chosen[0]: {self.chosen[1]: Sparse(len(label), len(self.keys), label)},
+            self.chosen[0]: {self.chosen[1]: Sparse(len(label), width, label)},
             self.moved[0]: {self.moved[1]: Dense(self.keys.to(self.dtype))},
         }
 
@@ -157,19 +166,26 @@ def rounds_of(
     divide = add.plan.head.weighting.kind != "sum"
     if divide and not _stays(add, moved.slot):
         return None
-    found, held = classes(add, scored=True), choose.query.slot(chosen.slot)
+    found, held = classes_of(add), choose.query.slot(chosen.slot)
     assert found.scores is not None
     grouping = grouping_of(add, found.eligible, found.scores)
     if not grouping.same or not grouping.ones:
         return None
-    search, sums = search_of(choose), native_sums(add)
-    if search is None or sums is None or sums.full or not search.queries.plain or search.slack:
+    sums = native_sums(add)
+    if sums is None or sums.full:
         return None
+    search: Search | GroupSearch | None
+    if choose.groups is not None:
+        search, starts = search_in_groups(choose, choose.groups), choose.groups.places(choose.query.stream.name)
+    else:
+        search, starts = search_of(choose), torch.tensor([0, choose.queries])
+        if search is None or not search.queries.plain or search.slack:
+            return None
     keys = choose.keys.slot(moved.slot).rows(slice(0, len(choose.keys))).clone(memory_format=torch.contiguous_format)
     known = held.index.to(torch.int32).contiguous() if isinstance(held, Sparse) and held.one_hot else None
     places = (chosen.stream, chosen.slot), (moved.stream, moved.slot)
     masked = bool(add.plan.head.masks)
-    return Rounds(*places, names, search, sums, keys, known, divide, masked, dtype, at)
+    return Rounds(*places, names, search, starts, sums, keys, known, divide, masked, dtype, at)
 
 
 def _stays(call: Call, slot: str) -> bool:

@@ -138,7 +138,7 @@ class Run:
             return False
         if self.joined is not None and self._joined_layer(index, until_stable):
             return True
-        active = [problem for problem in self.problems if not self.stable[problem.number]]
+        active = self._active()
         before = [dict(problem.z) for problem in active]
         decided = together(self.engine.tiers.values())
         self.refill(index, active)
@@ -156,35 +156,48 @@ class Run:
 
     def leap(self, index: int, many: int, until_stable: bool = False) -> int:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
-        if not isinstance(self.engine, Linear) or self.joined is not None or self.program.noises:
+        if not isinstance(self.engine, Linear) or self.program.noises or is_unrolled(self.program):
             return 0
-        if is_unrolled(self.program) or _conditional(self.program) or many < 1 or all(self.stable):
+        if _conditional(self.program) or many < 1 or all(self.stable):
             return 0
-        active = [problem for problem in self.problems if not self.stable[problem.number]]
+        whole = self.joined is not None
+        active = [self.joined] if self.joined is not None else self._active()
         tapes = []
         for problem in active:
-            demand(self.program, problem, index, self.batch.batched, self.read)
+            if not whole:
+                demand(self.program, problem, index, self.batch.batched, self.read)
             tape = self.engine.tape(problem, many)
             if tape is None:
                 return 0
             tapes.append(tape)
         longest, settled = 0, [Tiers() for _ in range(many)]
         for problem, tape in zip(active, tapes, strict=True):
-            ran, stable = tape.run(many, until_stable)
-            if not ran and len(active) == 1:
+            numbers = range(len(self.layers)) if whole else [problem.number]
+            try:
+                ran, stable = tape.run(many, until_stable, [self.stable[number] for number in numbers])
+            except Uncovered:
+                if whole:  # which of them it is comes out one by one
+                    return 0
+                raise
+            if not any(ran) and len(active) == 1:
                 return 0
-            if not ran:
+            if not any(ran):
                 raise Uncovered("a problem of the batch runs layer by layer")
             self.engine.taped(problem, tape)
             for total, tiers in zip(settled, tape.settled, strict=False):
                 total.include(tiers)
-            self.layers[problem.number] += ran
-            self.stable[problem.number] = stable
-            longest = max(longest, ran)
+            for number, layers, still in zip(numbers, ran, stable, strict=True):
+                self.layers[number] += layers
+                self.stable[number] = still
+            longest = max(longest, len(tape.settled))
             if len(active) > 1:
                 self.engine.cache[problem.number].clear()  # matrices of one problem at a time
         self.settled.extend(settled[:longest])
         return longest
+
+    def _active(self) -> list[Problem]:
+        """The problems that still run."""
+        return [problem for problem in self.problems if not self.stable[problem.number]]
 
     def join(self) -> None:
         """Lets the problems of a batch run as one from here on, where that may be."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from weft_runtime.held import blocks
-from weft_runtime.native.library import Find, Library, Queries
+from weft_runtime.native.library import Find, Library, Queries, Rounds
 from weft_runtime.nearest import Found, exponent
 from weft_runtime.plan import Uncovered
 from weft_runtime.reuse import Pool
@@ -105,10 +105,23 @@ class Search:
             ask.longest = float(torch.linalg.vector_norm(keys, dim=1).max())
         ask.first, ask.tolerance, ask.threads, ask.label = first, tolerance, cores(), label.data_ptr()
         self.library.find(self.finder, ask)
-        self.keep(label)
+        self._keep(label)
         return Found(label, self.doubt(), int(ask.doubled))
 
-    def keep(self, label: Tensor) -> None:
+    @property
+    def rows(self) -> int:
+        return len(self.queries.data)
+
+    # ------------------------------------------------------------------ rounds
+    def enter(self, rounds: Rounds, keys: Tensor) -> None:
+        """Lets rounds search here."""
+        rounds.finder, self.last = self.finder, rounds.found
+
+    def leave(self, rounds: Rounds, label: Tensor) -> None:
+        """After the last round, whose labels these are."""
+        self._keep(label)
+
+    def _keep(self, label: Tensor) -> None:
         """Holds the labels of the last search if bounds belong to them."""
         if self.last.upper:
             self._labels = label

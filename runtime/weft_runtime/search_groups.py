@@ -2,46 +2,78 @@
 
 from __future__ import annotations
 
+from ctypes import pointer
+from dataclasses import dataclass, field
+
 import torch
 from torch import Tensor
 
-from weft_runtime.native.library import Library
-from weft_runtime.nearest import exponent
+from weft_runtime.native.library import Groups, Library, Rounds
+from weft_runtime.nearest import Found, exponent
 from weft_runtime.plan import Uncovered
+from weft_runtime.reuse import Pool
 from weft_runtime.scores import SAFE
 from weft_runtime.workers import cores
 
 
-def nearest_in_groups(
-    library: Library, data: Tensor, keys: Tensor, distance: bool, starts: Tensor, peak: float
-) -> tuple[Tensor, Tensor, int]:
-    """Best keys where every group of queries has as many keys of its own: indices, rows in doubt, rows by float64.
+@dataclass(slots=True, eq=False)
+class GroupSearch:
+    """The queries of all groups one after the other, each with as many keys of its own."""
 
-    `starts`: the first query of every group, and the end of the last (int64).
-    """
-    if not peak < 2.0**SAFE:
-        raise Uncovered("squares of the data may overflow")
-    rows, groups = len(data), len(starts) - 1
-    power = 2.0 ** -exponent(2 * peak)
-    if not 2.0**-100 < power < 2.0**100:
-        data = data.to(torch.float64)
-    key_power = power if distance else 2.0 ** -exponent(float(keys.abs().max()) if keys.numel() else 0.0)
-    label, doubt = torch.empty(rows, dtype=torch.int32), torch.empty(rows, dtype=torch.int64)
-    doubled, doubtful = library.nearest_groups(
-        data=data,
-        stride=data.stride(0),
-        is_double=data.dtype == torch.float64,
-        features=data.shape[1],
-        groups=groups,
-        starts=starts,
-        keys=keys.contiguous(),
-        count=len(keys) // groups,
-        distance=distance,
-        power=power,
-        key_power=key_power,
-        threads=cores(),
-        label=label,
-        doubt=doubt,
-        room=rows,
-    )
-    return label, doubt[:doubtful], doubled
+    library: Library
+    data: Tensor
+    distance: bool
+    starts: Tensor  # the first query of every group, and the end of the last (int64)
+    peak: float
+    room: Pool = field(init=False)  # for labels
+    _doubt: Tensor = field(init=False)
+    _ask: Groups = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.peak < 2.0**SAFE:
+            raise Uncovered("squares of the data may overflow")
+        power = 2.0 ** -exponent(2 * self.peak)
+        if not 2.0**-100 < power < 2.0**100:
+            self.data = self.data.to(torch.float64)
+        rows, columns = self.data.shape
+        self.room, self._doubt = Pool(rows, torch.int32), torch.empty(rows, dtype=torch.int64)
+        self._ask = Groups(
+            data=self.data.data_ptr(),
+            stride=self.data.stride(0),
+            is_double=self.data.dtype == torch.float64,
+            features=columns,
+            groups=len(self.starts) - 1,
+            starts=self.starts.data_ptr(),
+            distance=self.distance,
+            power=power,
+            doubt=self._doubt.data_ptr(),
+            room=rows,
+        )
+
+    @property
+    def rows(self) -> int:
+        return len(self.data)
+
+    def find(self, keys: Tensor) -> Found:
+        """The best of its keys for every query, counted from 0 in every group; `keys` (groups x count, features)."""
+        ask, label, keys = self._ask, self.room.take(), keys.contiguous()
+        ask.keys, ask.count, ask.label, ask.threads = keys.data_ptr(), self._each(keys), label.data_ptr(), cores()
+        self.library.nearest_groups(ask)
+        return Found(label, self.doubt(), int(ask.doubled))
+
+    def doubt(self) -> Tensor | None:
+        """The rows of the last search of which nothing is proved; None if there are none."""
+        many = int(self._ask.doubtful)
+        return self._doubt[:many].sort().values if many else None
+
+    def _each(self, keys: Tensor) -> int:
+        return len(keys) // (len(self.starts) - 1)
+
+    # ------------------------------------------------------------------ rounds
+    def enter(self, rounds: Rounds, keys: Tensor) -> None:
+        """Lets rounds search here."""
+        self._ask.count, self._ask.threads = self._each(keys), cores()
+        rounds.groups = pointer(self._ask)
+
+    def leave(self, rounds: Rounds, label: Tensor) -> None:
+        """After the last round."""

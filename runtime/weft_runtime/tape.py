@@ -7,6 +7,7 @@ kept, the call comes back, others are made, and it goes on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import POINTER, c_double, c_int32, c_int64, c_void_p
 from ctypes import cast as pointer
 from dataclasses import dataclass, field
@@ -83,8 +84,8 @@ class Tape:
         """Of the matrices that a layer passes over, at most."""
         return sum(head.call.queries * len(head.call.keys) for step in self.steps for head in step.heads)
 
-    def run(self, many: int, until_stable: bool) -> tuple[int, bool]:
-        """Runs layers: how many it ran, and whether the last one changed nothing."""
+    def run(self, many: int, until_stable: bool, still: Sequence[bool] = (False,)) -> tuple[list[int], list[bool]]:
+        """Runs layers of one problem: how many it ran, and whether the last one changed nothing."""
         before = [np.zeros_like(cell) for cell in self.cells] if until_stable else []
         done, stable, stuck = 0, False, 0
         self._choose()
@@ -98,7 +99,7 @@ class Tape:
             if outcome == native.MOVED:
                 self._choose(anew=stuck > 1)
         self.settled = [Tiers() for _ in range(done)]
-        return done, stable
+        return [done], [stable]
 
     def _choose(self, anew: bool = False) -> None:
         """Chooses exponentials for all heads. Those of the next step must serve; others are tried when used."""

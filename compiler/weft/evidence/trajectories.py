@@ -34,7 +34,7 @@ class Expected:
 
     cases: tuple[Case, ...]
     outputs: tuple[Mapping[str, Array], ...]
-    kappas: Mapping[str, float]
+    kappas: tuple[Mapping[str, float], ...]
 
     @property
     def inputs(self) -> dict[str, Array]:
@@ -43,6 +43,10 @@ class Expected:
         if len(self.cases) == 1:
             return dict(first)
         return {name: np.stack([case.inputs[name] for case in self.cases]) for name in first}
+
+    def each(self) -> Iterator[tuple[Case, Mapping[str, Array], Mapping[str, float]]]:
+        """Its problems, one by one."""
+        return zip(self.cases, self.outputs, self.kappas, strict=True)
 
     @property
     def seed(self) -> int | list[int]:
@@ -88,10 +92,10 @@ class Trajectories:
                 skipped += 1
                 continue
             answers = {key: plain(value) for key, value in got.items()}
-            for at, (case, outputs) in enumerate(zip(expected.cases, expected.outputs, strict=True)):
+            for at, (case, outputs, kappas) in enumerate(expected.each()):
                 mine = answers if len(expected.cases) == 1 else {key: value[at] for key, value in answers.items()}
                 for key, value in outputs.items():
-                    error, allowed, kappa = self._held(mine[key], value, expected.kappas.get(key, 1.0))
+                    error, allowed, kappa = self._held(mine[key], value, kappas.get(key, 1.0))
                     if allowed > CHAOTIC * float(np.max(np.abs(value), initial=0.0)) + SMALLEST:
                         skipped += 1
                         continue
@@ -115,7 +119,7 @@ class Trajectories:
 
     def _expected(self, depth: int) -> Iterator[Expected | None]:
         """What the interpreter gives for every run; None where it has no value."""
-        for number, many in enumerate((1, 1, 1, BATCH) if self.settled else (1, 1, 1)):
+        for number, many in enumerate((1, 1, 1, BATCH)):
             rng = np.random.default_rng((self.seed, 77, number))
             shape = Shape(self.dims, open_sizes(self.checked, self.dims, 1 + 3 * number, rng))
             family = ("random", "positive", "exact ties on a grid", "random")[number % (4 if self.settled else 2)]
@@ -125,7 +129,8 @@ class Trajectories:
             except WeftError:
                 yield None
                 continue
-            yield Expected(cases, outputs, {} if self.settled else self._amplified(cases[0], outputs[0], rng))
+            pairs = zip(cases, outputs, strict=True)
+            yield Expected(cases, outputs, tuple({} if self.settled else self._amplified(*one, rng) for one in pairs))
 
     def _amplified(self, case: Case, want: Mapping[str, Array], rng: np.random.Generator) -> dict[str, float]:
         """How much a whole run magnifies a change of the inputs by one unit in the last place, per output."""

@@ -30,6 +30,7 @@ SOURCES = (
     "shorts.h",
     "searcher.h",
     "finder.h",
+    "groups.h",
     "adder.h",
     "exponentials.h",
     "product.h",

@@ -113,12 +113,8 @@ class Finder {
     table_.keys = ask.keys, table_.count = ask.count;
     if (!ask.offset) nothing_.assign(ask.count, 0.0);
     table_.offset = ask.offset ? ask.offset : nothing_.data();
-    table_.power = q_.power;
-    if (!q_.distance && !q_.whole) {
-      double peak = 0;
-      for (size_t i = 0; i < (size_t)ask.count * q_.features; i++) peak = std::max(peak, std::fabs(ask.keys[i]));
-      table_.power = peak > 0 ? std::ldexp(1.0, -(int)std::max(-900.0, std::min(900.0, std::ceil(std::log2(peak))))) : 1;
-    }
+    const bool same = q_.distance || q_.whole;
+    table_.power = same ? q_.power : power_for(ask.keys, (size_t)ask.count * q_.features);
     table_.both = table_.power * q_.power;
     table_.in_shorts = shorts_ && plain;
     fill(table_);

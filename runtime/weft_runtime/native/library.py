@@ -73,8 +73,8 @@ class Find(ctypes.Structure):
     ]
 
 
-class _Groups(ctypes.Structure):
-    """`WeftGroups` of nearest.cpp."""
+class Groups(ctypes.Structure):
+    """`WeftGroups` of groups.h."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("data", c_void_p),
@@ -131,7 +131,10 @@ class Rounds(ctypes.Structure):
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("finder", c_void_p),
+        ("groups", POINTER(Groups)),
         ("sums", POINTER(Segments)),
+        ("problems", c_int64),
+        ("starts", c_void_p),
         ("count", c_int32),
         ("features", c_int32),
         ("keys", c_void_p),
@@ -145,7 +148,9 @@ class Rounds(ctypes.Structure):
         ("done", c_int64),
         ("last", c_int64),
         ("doubled", c_void_p),
-        ("stable", c_int32),
+        ("ran", c_void_p),
+        ("stable", c_void_p),
+        ("all_stable", c_int32),
         ("found", Find),
     ]
 
@@ -157,7 +162,7 @@ class Library:
         library = ctypes.CDLL(path)
         self._segments, self._peak = library.weft_segments, library.weft_peak
         self._groups = library.weft_nearest_groups
-        self._groups.argtypes, self._segments.argtypes = [POINTER(_Groups)], [POINTER(Segments)]
+        self._groups.argtypes, self._segments.argtypes = [POINTER(Groups)], [POINTER(Segments)]
         self._finder, self.free = library.weft_finder, library.weft_finder_free
         self._finder.argtypes, self._finder.restype = [POINTER(Queries)], c_void_p
         self.free.argtypes, self.free.restype = [c_void_p], None
@@ -189,12 +194,10 @@ class Library:
             raise MemoryError("a search ran out of memory")
         return outcome
 
-    def nearest_groups(self, **fields: Any) -> tuple[int, int]:
-        """Carries out many searches of one shape: how many rows float64 settled, and how many were left in doubt."""
-        groups = _Groups(**_pointers(fields))
+    def nearest_groups(self, groups: Groups) -> None:
+        """Carries out many searches of one shape."""
         if self._groups(byref(groups)):
             raise MemoryError("a search ran out of memory")
-        return groups.doubled, groups.doubtful
 
     def segments(self, segments: Segments) -> bool:
         """Adds rows to their sums and rounds these; False if the numbers need more room."""
@@ -225,10 +228,6 @@ class Library:
         double = data.element_size() == 8
         found = self._peak(data.data_ptr(), double, data.stride(0), len(data), data.shape[1], threads)
         return float(found)
-
-
-def _pointers(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.data_ptr() if isinstance(value, Tensor) else value for name, value in fields.items()}
 
 
 def library(build: bool = True) -> Library | None:

@@ -47,10 +47,10 @@ class NativeSums:
         if not peak < 2.0**LARGEST or len(data) > MOST:
             return None
         made = cls(library, data, segments, peak, base)
-        made._begin()
+        made.start_anew()
         return made
 
-    def _begin(self) -> None:
+    def start_anew(self) -> None:
         """Sums of nothing."""
         columns = self.data.shape[1]
         self.counts = torch.zeros(self.segments, dtype=torch.int64)
@@ -105,7 +105,7 @@ class NativeSums:
             self.full = True
             return False
         self._levels = later[0]
-        self._begin()
+        self.start_anew()
         return True
 
     # ------------------------------------------------------------------ rounds: the kernel moves them along itself

@@ -51,6 +51,13 @@ constexpr int32_t FAR = std::numeric_limits<int32_t>::max();
 inline int padded(int count) { return (count + KEYS - 1) / KEYS * KEYS; }
 inline int pairs_of(int features) { return (features + 7) / 8 * 4; }
 
+// The power of two that brings numbers to at most 1.
+inline double power_for(const double* numbers, size_t count) {
+  double peak = 0;
+  for (size_t i = 0; i < count; i++) peak = std::max(peak, std::fabs(numbers[i]));
+  return peak > 0 ? std::ldexp(1.0, -(int)std::max(-900.0, std::min(900.0, std::ceil(std::log2(peak))))) : 1;
+}
+
 inline double centred(const Table& t, int j, int f) {
   const double number = t.keys[(size_t)j * t.features + f];
   return (t.distance ? number - t.centre[f] : number) * t.power;
