@@ -13,7 +13,7 @@ import torch
 import weft
 import weft_runtime
 from linear_cases import assert_same_bits, both, compiled, plain, problem
-from weft_runtime import heads_nearest, heads_segment, heads_stream, held, nearest, search, segment
+from weft_runtime import heads_nearest, heads_segment, heads_stream, held, limbs, nearest, search
 from weft_runtime.native.library import Library
 from weft_runtime.search import Search
 
@@ -35,11 +35,10 @@ def shrink(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """Blocks of about so many numbers, in all modules that work in blocks."""
     monkeypatch.setattr(heads_nearest, "library", lambda build: None)  # torch works in blocks
     monkeypatch.setattr(heads_segment, "library", lambda build: None)
-    monkeypatch.setattr(nearest, "block_rows", lambda keys: max(1, entries // keys))
     monkeypatch.setattr(heads_nearest, "block_rows", lambda keys: max(1, entries // keys))
     monkeypatch.setattr(nearest, "KEYS", 4)
     monkeypatch.setattr(heads_nearest, "SETTLED", entries)
-    monkeypatch.setattr(segment, "BLOCK", entries)
+    monkeypatch.setattr(limbs, "BLOCK", entries)
     monkeypatch.setattr(heads_stream, "TILE", entries)
     monkeypatch.setattr(heads_stream, "KEYS", 4)
     monkeypatch.setattr(held, "ENTRIES", entries)

@@ -1,32 +1,28 @@
 """Exact sums over segments: numbers that carry the label of their sum, rounded once however they are grouped.
 
-A number is cut into limbs, multiples of a power of two with few enough bits that float64 adds all of them without
-rounding, in any order. The limbs of a segment are added by `index_add_`, in blocks; what is left is one correctly
-rounded sum of a few limbs per entry. The same bits as `sums.exact_sum` of the same numbers.
+Most numbers are whole multiples of one unit, 2^-BITS of the largest, when they come from data in float32. Float64 adds
+FLUSHED rows of such numbers without rounding, in any order, because 2^BITS * FLUSHED is 2^53; then the sums go on as
+64-bit integers, which hold those of all rows. Rows with other numbers are cut into limbs (`limbs.py`), and so are all
+rows where those are many. What is left is one rounding: the same bits as `sums.exact_sum` of the same numbers.
 
-When labels change, only the rows that changed are moved: limbs are subtracted from one segment and added to another,
-which is exact too.
+When labels change, only the rows that changed are moved: subtracted from one segment and added to another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, frexp, isfinite, log2
 
 import torch
 from torch import Tensor
 
-from weft_runtime.held import Rows
-from weft_runtime.plan import Uncovered
-from weft_runtime.sums import exact_sum
-from weft_runtime.workers import cores, each
+from weft_runtime.few_terms import rounded_sum
+from weft_runtime.limbs import FEW_MOVES, LimbSum, Values, in_blocks, reach, shares
+from weft_runtime.workers import each
 
-BLOCK = 1 << 16  # numbers cut at a time
-MOST_LIMBS = 24  # numbers that differ by more bits than these hold are left to the reference
-FEW_MOVES = 0.4  # the share of rows up to which moving is cheaper than starting again
-
-Values = Callable[[Rows], Tensor]  # rows of the numbers, float64 (rows, columns)
+BITS = 40  # of a number that fits
+FLUSHED = 1 << 13  # rows that float64 adds up
+SAMPLE = 1 << 10  # rows that tell whether most fit
+MISFITS = 1 / 8  # the share of rows from which all are cut
 
 
 @dataclass(slots=True)
@@ -40,105 +36,127 @@ class SegmentSum:
     device: torch.device
     labels: Tensor | None = None
     counts: Tensor | None = None  # rows of every segment
-    _top: int | None = None  # all numbers are below 2 ** _top
-    _limbs: list[Tensor] | None = None
-
-    @property
-    def _bits(self) -> int:
-        """Bits of a limb: sums of all rows, and of as many being moved, stay below 2^52 units."""
-        return 50 - ceil(log2(self.rows + 1))
+    _unit: int | None = None  # numbers that fit are multiples of 2 ** _unit
+    _misfits: Tensor | None = None  # the rows with other numbers
+    _cut: LimbSum | None = None  # their sums, or all sums
+    _units: Tensor | None = None  # sums of the rows that fit
+    _count: Tensor | None = None  # and how many these are
 
     def sums(self, labels: Tensor) -> Tensor:
         """The sums for these labels, correctly rounded; `counts` then says how many rows each has."""
-        self._move(labels)
-        assert self._limbs is not None
-        limbs = [limb[: self.segments] for limb in self._limbs]
-        if len(limbs) <= 2:  # one rounding
-            return sum(limbs[1:], limbs[0] + 0.0)
-        return exact_sum(torch.stack(limbs, -1), -1)
+        if self._unit is None:
+            self._sort()
+        assert self._unit is not None
+        terms = []
+        if not self._all_cut:
+            self._move(labels)
+            assert self._units is not None
+            whole = self._units.to(torch.float64)
+            terms = [whole * 2.0**self._unit]
+            if self._misfits is not None:
+                terms.append((self._units - whole.to(torch.int64)).to(torch.float64) * 2.0**self._unit)
+        self.labels, self.counts = labels, self._count
+        if self._cut is not None:
+            self._cut.values = _some(self.values, self._misfits)
+            terms += self._cut.terms(labels if self._misfits is None else labels[self._misfits])
+            assert self._cut.counts is not None
+            self.counts = self._cut.counts if self._count is None else self._count + self._cut.counts
+        return rounded_sum(terms)
+
+    @property
+    def _all_cut(self) -> bool:
+        return self._cut is not None and self._misfits is None
+
+    def _sort(self) -> None:
+        """Finds out which rows fit."""
+        top = reach(self.values, self.rows, self.columns, self.device)
+        self._unit = unit = top - min(BITS, 62 - self.rows.bit_length())
+        pull = 1.5 * 2.0 ** (52 + unit)  # adding and subtracting it rounds to multiples of the unit
+
+        def misfits(part: slice) -> list[Tensor]:
+            found = []
+            for block in in_blocks(part, self.columns):
+                values = self.values(block).to(torch.float64)
+                found.append(((values + pull).sub_(pull) != values).any(1).nonzero()[:, 0] + block.start)
+            return found
+
+        first = slice(0, min(SAMPLE, self.rows))
+        many = sum(len(rows) for rows in misfits(first)) > MISFITS * first.stop
+        if not many:
+            found = [rows for part in each(misfits, shares(self.rows), self.device) for rows in part]
+            self._misfits = torch.cat(found) if found and any(len(rows) for rows in found) else None
+            many = self._misfits is not None and len(self._misfits) > MISFITS * self.rows
+        if many:
+            self._misfits = None
+        if many or self._misfits is not None:
+            rows = self.rows if self._misfits is None else len(self._misfits)
+            values = _some(self.values, self._misfits)
+            self._cut = LimbSum(values, rows, self.columns, self.segments, self.device, top)
 
     def _move(self, labels: Tensor) -> None:
-        if self.labels is not None and self._limbs is not None:
-            changed = (labels != self.labels).nonzero()[:, 0]
-            if len(changed) <= FEW_MOVES * self.rows:
-                if len(changed):
-                    self._add(changed, self.labels[changed], -1.0)
-                    self._add(changed, labels[changed], 1.0)
-                self.labels = labels
+        """Brings the sums of the rows that fit to new labels."""
+        if self.labels is not None:
+            changed = labels != self.labels
+            if self._misfits is not None:
+                changed[self._misfits] = False
+            rows = changed.nonzero()[:, 0]
+            if len(rows) <= FEW_MOVES * self.rows:
+                if len(rows):
+                    self._add(rows, labels[rows], self.labels[rows])
                 return
-        self._limbs = []
-        self.counts = torch.zeros(self.segments, dtype=torch.int64, device=self.device)
-        self._add(None, labels, 1.0)
-        self.labels = labels
+        self._units = torch.zeros(self.segments, self.columns, dtype=torch.int64, device=self.device)
+        self._count = torch.zeros(self.segments, dtype=torch.int64, device=self.device)
+        if self._misfits is not None:
+            labels = labels.clone()
+            labels[self._misfits] = -1
+        self._add(None, labels, None)
 
-    def _add(self, picked: Tensor | None, labels: Tensor, sign: float) -> None:
+    def _add(self, picked: Tensor | None, labels: Tensor, before: Tensor | None) -> None:
+        """Adds rows to the segments of their labels, and takes them from those before."""
         many = self.rows if picked is None else len(picked)
-        top = self._reach()
+        assert self._unit is not None
+        assert self._units is not None
+        assert self._count is not None
+        scale = 2.0**-self._unit
+        sides = [(1, labels)] if before is None else [(1, labels), (-1, before)]
 
-        def add(part: slice) -> tuple[list[Tensor], Tensor]:
-            """The limbs of some rows, summed, and how many rows each segment gets."""
-            found: list[Tensor] = []
-            count = torch.zeros(self.segments + 1, dtype=torch.int64, device=self.device)
-            for block in _blocks(part, self.columns):
-                values = self.values(block if picked is None else picked[block])
-                target = labels[block].to(torch.int64)
-                target = torch.where(target < 0, self.segments, target)
-                count += torch.bincount(target, minlength=self.segments + 1)
-                self._cut(values * sign if sign < 0 else values, target, top, found)
-            return found, count[: self.segments]
+        def add(part: slice) -> list[tuple[int, Tensor, Tensor]]:
+            """For every side the sums of some rows in units, and how many rows each segment has."""
+            shape = (self.segments + 1, self.columns)
+            numbers = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in sides]
+            units = [torch.zeros(shape, dtype=torch.int64, device=self.device) for _ in sides]
+            targets = [_places(side[part], self.segments) for _, side in sides]
 
-        assert self._limbs is not None
-        assert self.counts is not None
-        for limbs, count in each(add, _shares(many), self.device):
-            self.counts += count if sign > 0 else -count
-            for level, limb in enumerate(limbs):
-                if level == len(self._limbs):
-                    self._limbs.append(limb)
-                else:
-                    self._limbs[level] += limb
+            def flush() -> None:
+                for exact, number in zip(units, numbers, strict=True):
+                    exact += (number * scale).to(torch.int64)
+                    number.zero_()
 
-    def _cut(self, values: Tensor, target: Tensor, top: int, limbs: list[Tensor]) -> None:
-        """Adds the limbs of a block; a limb beyond those in use is opened where a block needs it."""
-        rest, level = values, 0
-        while True:
-            unit_exponent = top - self._bits * (level + 1) + 1
-            if level >= MOST_LIMBS or unit_exponent < -960:
-                raise Uncovered("the numbers of a sum differ by too many orders of magnitude")
-            pull = 1.5 * 2.0 ** (52 + unit_exponent)  # adding and subtracting it rounds to multiples of the unit
-            limb = (rest + pull).sub_(pull)
-            if level == len(limbs):
-                shape = (self.segments + 1, self.columns)
-                limbs.append(torch.zeros(shape, dtype=torch.float64, device=self.device))
-            limbs[level].index_add_(0, target, limb)
-            rest = rest - limb
-            level += 1
-            if not bool(rest.any()):
-                return
+            held = 0
+            for block in in_blocks(part, self.columns, FLUSHED):
+                if held + block.stop - block.start > FLUSHED:
+                    flush()
+                    held = 0
+                held += block.stop - block.start
+                values = self.values(block if picked is None else picked[block]).to(torch.float64)
+                for number, target in zip(numbers, targets, strict=True):
+                    number.index_add_(0, target[block.start - part.start : block.stop - part.start], values)
+            flush()
+            counts = [torch.bincount(target, minlength=self.segments + 1) for target in targets]
+            return [(sign, a, b) for (sign, _), a, b in zip(sides, units, counts, strict=True)]
 
-    def _reach(self) -> int:
-        """The power of two above all numbers."""
-        if self._top is None:
-
-            def peak(part: slice) -> float:
-                found = [float(self.values(block).abs().max()) for block in _blocks(part, self.columns)]
-                return max(found, default=0.0)
-
-            most = max(each(peak, _shares(self.rows), self.device), default=0.0)
-            if not isfinite(most):
-                raise Uncovered("a value is not finite")
-            top = frexp(most)[1] if most else 0
-            if top > 900:
-                raise Uncovered("the numbers of a sum are too large")
-            self._top = max(top, -600)
-        return self._top
+        for found in each(add, shares(many), self.device):
+            for sign, units, count in found:
+                self._units.add_(units[: self.segments], alpha=sign)
+                self._count.add_(count[: self.segments], alpha=sign)
 
 
-def _shares(rows: int) -> list[slice]:
-    """Rows in as many parts as there are cores."""
-    size = max(1, -(-rows // cores()))
-    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
+def _some(values: Values, picked: Tensor | None) -> Values:
+    """The numbers of some rows alone."""
+    return values if picked is None else lambda rows: values(picked[rows])
 
 
-def _blocks(part: slice, columns: int) -> list[slice]:
-    size = max(1, BLOCK // max(1, columns))
-    return [slice(start, min(part.stop, start + size)) for start in range(part.start, part.stop, size)]
+def _places(labels: Tensor, segments: int) -> Tensor:
+    """Labels as places of sums, those of no segment behind the others."""
+    wanted = labels.to(torch.int64)
+    return torch.where(wanted < 0, segments, wanted)

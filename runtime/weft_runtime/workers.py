@@ -1,15 +1,17 @@
 """Blocks of work side by side: threads that each run torch on one core, instead of one operation on all cores.
 
 Small operations on many blocks scale better this way: no operation waits for the slowest core. The blocks must not
-depend on each other; results come back in the order of the blocks.
+depend on each other; results come back in the order of the blocks. Threads stay for the next blocks, with what
+libraries keep for each of them; a process that was forked starts its own.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import local
+from threading import Barrier, Lock, local
 from typing import TypeVar
 
 import torch
@@ -44,7 +46,7 @@ def alone() -> Iterator[None]:
 
 def each(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
     """What `work` gives for every item, as many at a time as torch may use cores."""
-    many, before = cores(), torch.get_num_threads()
+    many = cores()
     if many == 1 or len(items) < 2 or device.type != "cpu":
         return [work(item) for item in items]
     inference = torch.is_inference_mode_enabled()
@@ -53,11 +55,35 @@ def each(work: Callable[[Item], Result], items: Sequence[Item], device: torch.de
         with torch.inference_mode(inference), torch.no_grad():
             return work(item)
 
-    def start() -> None:
-        torch.set_num_threads(1)  # of this thread
+    return list(_threads(many).map(apart, items))
 
-    try:
-        with ThreadPoolExecutor(min(many, len(items)), initializer=start) as pool:
-            return list(pool.map(apart, items))
-    finally:
-        torch.set_num_threads(before)  # what threads that start later take over
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+_starting = Lock()
+
+
+def _threads(many: int) -> ThreadPoolExecutor:
+    """So many threads, each with torch on one core."""
+    with _starting:
+        if many not in _pools:
+            before, together = torch.get_num_threads(), Barrier(many)
+
+            def start(_: int) -> None:
+                torch.set_num_threads(1)  # of this thread
+                together.wait()
+
+            pool = ThreadPoolExecutor(many, thread_name_prefix="weft")
+            list(pool.map(start, range(many)))
+            torch.set_num_threads(before)  # what threads that start later take over
+            _pools[many] = pool
+        return _pools[many]
+
+
+def _forked() -> None:
+    global _starting
+    _starting = Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
