@@ -81,7 +81,7 @@ class LimbSum:
 
         assert self._limbs is not None
         assert self.counts is not None
-        for limbs, count in each(add, shares(many), self.device):
+        for limbs, count in each(add, shares(many, self.columns), self.device):
             self.counts += count if sign > 0 else -count
             for level, limb in enumerate(limbs):
                 if level == len(self._limbs):
@@ -115,7 +115,7 @@ def reach(values: Values, rows: int, columns: int, device: torch.device) -> int:
         found = [float(values(block).abs().max()) for block in in_blocks(part, columns)]
         return max(found, default=0.0)
 
-    most = max(each(peak, shares(rows), device), default=0.0)
+    most = max(each(peak, shares(rows, columns), device), default=0.0)
     if not isfinite(most):
         raise Uncovered("a value is not finite")
     top = frexp(most)[1] if most else 0
@@ -124,9 +124,9 @@ def reach(values: Values, rows: int, columns: int, device: torch.device) -> int:
     return max(top, -600)
 
 
-def shares(rows: int) -> list[slice]:
-    """Rows in as many parts as there are cores."""
-    size = max(1, -(-rows // cores()))
+def shares(rows: int, columns: int) -> list[slice]:
+    """Rows in as many parts as there are cores; few numbers in one."""
+    size = max(1, -(-rows // (cores() if rows * columns > BLOCK else 1)))
     return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
 
 

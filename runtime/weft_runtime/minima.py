@@ -20,8 +20,8 @@ from threading import local
 import torch
 from torch import Tensor
 
-SCORES = 1 << 19  # of a tile: 2 MB
-NUMBERS = 1 << 18  # of the minima of a block
+SCORES = 1 << 18  # of a tile: 1 MB
+NUMBERS = 1 << 19  # of the minima of a block: few operations count more than near memory
 WIDEST = 1 << 15  # queries of a block
 NEVER = 2.0**100  # the score of keys that fill up a rectangle
 POSITIVE = 0x7FFFFFFF  # all bits but the sign

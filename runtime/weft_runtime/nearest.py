@@ -104,8 +104,7 @@ def as_stored(kind: str, data: Tensor, blocks: list[slice]) -> Queries | None:
 
     def look(rows: slice) -> tuple[Tensor, Tensor, float]:
         block = data[rows]
-        low, high = block.aminmax(dim=0)
-        return low, high, float(torch.linalg.vector_norm(block, dim=1).max())
+        return block.amin(0), block.amax(0), float(torch.linalg.vector_norm(block, dim=1).max())
 
     if not data.numel():
         return None

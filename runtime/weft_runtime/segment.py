@@ -83,7 +83,7 @@ class SegmentSum:
         first = slice(0, min(SAMPLE, self.rows))
         many = sum(len(rows) for rows in misfits(first)) > MISFITS * first.stop
         if not many:
-            found = [rows for part in each(misfits, shares(self.rows), self.device) for rows in part]
+            found = [rows for part in each(misfits, shares(self.rows, self.columns), self.device) for rows in part]
             self._misfits = torch.cat(found) if found and any(len(rows) for rows in found) else None
             many = self._misfits is not None and len(self._misfits) > MISFITS * self.rows
         if many:
@@ -98,11 +98,11 @@ class SegmentSum:
         if self.labels is not None:
             changed = labels != self.labels
             if self._misfits is not None:
-                changed[self._misfits] = False
+                changed.index_fill_(0, self._misfits, False)
             rows = changed.nonzero()[:, 0]
             if len(rows) <= FEW_MOVES * self.rows:
                 if len(rows):
-                    self._add(rows, labels[rows], self.labels[rows])
+                    self._add(rows, labels.index_select(0, rows), self.labels.index_select(0, rows))
                 return
         self._units = torch.zeros(self.segments, self.columns, dtype=torch.int64, device=self.device)
         self._count = torch.zeros(self.segments, dtype=torch.int64, device=self.device)
@@ -145,7 +145,7 @@ class SegmentSum:
             counts = [torch.bincount(target, minlength=self.segments + 1) for target in targets]
             return [(sign, a, b) for (sign, _), a, b in zip(sides, units, counts, strict=True)]
 
-        for found in each(add, shares(many), self.device):
+        for found in each(add, shares(many, self.columns), self.device):
             for sign, units, count in found:
                 self._units.add_(units[: self.segments], alpha=sign)
                 self._count.add_(count[: self.segments], alpha=sign)

@@ -8,8 +8,9 @@ libraries keep for each of them; a process that was forked starts its own.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import Barrier, Lock, local
 from typing import TypeVar
@@ -45,17 +46,47 @@ def alone() -> Iterator[None]:
 
 
 def each(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
-    """What `work` gives for every item, as many at a time as torch may use cores."""
-    many = cores()
-    if many == 1 or len(items) < 2 or device.type != "cpu":
+    """What `work` gives for every item, as many at a time as torch may use cores, this thread among them."""
+    many = min(cores(), len(items))
+    if many < 2 or device.type != "cpu":
         return [work(item) for item in items]
     inference = torch.is_inference_mode_enabled()
+    left, found = deque(enumerate(items)), dict[int, Result]()
 
-    def apart(item: Item) -> Result:
+    def take() -> None:
         with torch.inference_mode(inference), torch.no_grad():
-            return work(item)
+            while left:
+                try:
+                    place, item = left.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                try:
+                    found[place] = work(item)
+                except BaseException:
+                    left.clear()
+                    raise
 
-    return list(_threads(many).map(apart, items))
+    pool = _threads(cores() - 1)
+    others = [pool.submit(take) for _ in range(many - 1)]
+    try:
+        with alone(), _single():
+            take()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+    return [found[place] for place in range(len(items))]
+
+
+@contextmanager
+def _single() -> Iterator[None]:
+    """One core for what this thread does, blocks of work in it included."""
+    before = _given.cores
+    _given.cores = 1
+    try:
+        yield
+    finally:
+        _given.cores = before
 
 
 _pools: dict[int, ThreadPoolExecutor] = {}
@@ -69,6 +100,7 @@ def _threads(many: int) -> ThreadPoolExecutor:
             before, together = torch.get_num_threads(), Barrier(many)
 
             def start(_: int) -> None:
+                torch.get_num_threads()  # what it takes over, it takes over now
                 torch.set_num_threads(1)  # of this thread
                 together.wait()
 
