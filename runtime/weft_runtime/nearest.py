@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import ceil, log2
+from math import ceil, isfinite, log2
 
 import torch
 from torch import Tensor
@@ -43,8 +43,9 @@ U = 2.0**-24
 ROOM = 1 + 2.0**-10  # for the rounding of the bounds themselves
 SMALLEST = 2.0**-100  # what float32 products may lose by underflow, in scaled units
 LARGEST = 2.0**30  # keys further out than this many times the data are left to the caller
-ORDINARY = 16  # queries are read as stored if the largest number is between 2^-16 and 2^16
+ORDINARY = 16  # queries are read as stored if the longest is between 2^-16 and 2^16
 ASIDE = 2.1  # and at most that many times half the range of the numbers
+SAMPLE = 1 << 10  # rows that tell this
 EVERY = 0x0101010101010101  # eight flags that are set
 
 
@@ -102,33 +103,33 @@ def ready(
 def as_stored(kind: str, data: Tensor, blocks: list[slice]) -> Queries | None:
     """Queries that are rows of float32 data, where they lie; None where they must be copied."""
 
-    def look(rows: slice) -> tuple[Tensor, Tensor, float]:
-        block = data[rows]
-        return block.amin(0), block.amax(0), float(torch.linalg.vector_norm(block, dim=1).max())
+    def longest(rows: slice) -> float:
+        return float(torch.linalg.vector_norm(data[rows], dim=1).max())
 
-    if not data.numel():
+    if not data.numel() or (kind == "l2" and _aside(data[:: max(1, len(data) // SAMPLE)])):
         return None
-    found = each(look, blocks, data.device)
-    low = torch.stack([low for low, _, _ in found]).amin(0).to(torch.float64)
-    high = torch.stack([high for _, high, _ in found]).amax(0).to(torch.float64)
-    peak = float(torch.maximum(low.abs(), high.abs()).max())
+    above = ROOM * (1 + (data.shape[1] + 4) * U)  # for lengths that were added up in float32
+    lengths = [length * above for length in each(longest, blocks, data.device)]
+    peak = max(lengths) if all(map(isfinite, lengths)) else 0.0  # no number is longer than its row
     if not 2.0**-ORDINARY <= peak <= 2.0**ORDINARY:
         return None
-    if kind == "l2" and peak > ASIDE * float((high - low).max()) / 2:
-        return None
     power = 2.0 ** -exponent(peak)
-    above = power * ROOM * (1 + (data.shape[1] + 4) * U)  # for a length that was added up in float32
-    lengths = [length * above + 2.0**-50 for _, _, length in found]
     return Queries(
         kind,
-        torch.zeros_like(low),
+        torch.zeros(data.shape[1], dtype=torch.float64, device=data.device),
         power,
         [data[rows] for rows in blocks],
-        lengths,
+        [length * power + 2.0**-50 for length in lengths],
         [0.0] * len(blocks),
         len(data),
         power,
     )
+
+
+def _aside(sample: Tensor) -> bool:
+    """Whether the middle of some numbers is far from zero next to their range; a guess that decides nothing else."""
+    low, high = sample.amin(0), sample.amax(0)
+    return not float(torch.maximum(low.abs(), high.abs()).max()) <= ASIDE * float((high - low).max()) / 2
 
 
 def exponent(peak: float) -> int:

@@ -96,10 +96,7 @@ class SegmentSum:
     def _move(self, labels: Tensor) -> None:
         """Brings the sums of the rows that fit to new labels."""
         if self.labels is not None:
-            changed = labels != self.labels
-            if self._misfits is not None:
-                changed.index_fill_(0, self._misfits, False)
-            rows = changed.nonzero()[:, 0]
+            rows = self._changed(labels, self.labels)
             if len(rows) <= FEW_MOVES * self.rows:
                 if len(rows):
                     self._add(rows, labels.index_select(0, rows), self.labels.index_select(0, rows))
@@ -109,46 +106,49 @@ class SegmentSum:
         if self._misfits is not None:
             labels = labels.clone()
             labels[self._misfits] = -1
-        self._add(None, labels, None)
+        self._add(None, labels)
 
-    def _add(self, picked: Tensor | None, labels: Tensor, before: Tensor | None) -> None:
-        """Adds rows to the segments of their labels, and takes them from those before."""
+    def _changed(self, labels: Tensor, before: Tensor) -> Tensor:
+        """The rows that fit and have another label."""
+        changed = torch.empty(self.rows, dtype=torch.bool, device=self.device)
+        parts = shares(self.rows, 1)
+        each(lambda part: torch.ne(labels[part], before[part], out=changed[part]), parts, self.device)
+        if self._misfits is not None:
+            changed.index_fill_(0, self._misfits, False)
+        found = each(lambda part: changed[part].nonzero()[:, 0].add_(part.start), parts, self.device)
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _add(self, picked: Tensor | None, *sides: Tensor) -> None:
+        """Adds rows to the segments of their labels, and takes them from those of a second side."""
         many = self.rows if picked is None else len(picked)
         assert self._unit is not None
         assert self._units is not None
         assert self._count is not None
-        scale = 2.0**-self._unit
-        sides = [(1, labels)] if before is None else [(1, labels), (-1, before)]
+        scale, wide = 2.0**-self._unit, self.segments + 1  # the last for rows of no segment
 
-        def add(part: slice) -> list[tuple[int, Tensor, Tensor]]:
-            """For every side the sums of some rows in units, and how many rows each segment has."""
-            shape = (self.segments + 1, self.columns)
-            numbers = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in sides]
-            units = [torch.zeros(shape, dtype=torch.int64, device=self.device) for _ in sides]
-            targets = [_places(side[part], self.segments) for _, side in sides]
-
-            def flush() -> None:
-                for exact, number in zip(units, numbers, strict=True):
-                    exact += (number * scale).to(torch.int64)
-                    number.zero_()
-
+        def add(part: slice) -> tuple[Tensor, Tensor]:
+            """The sums of some rows in units, and how many rows each segment has, side after side."""
+            number = torch.zeros(len(sides) * wide, self.columns, dtype=torch.float64, device=self.device)
+            units = torch.zeros_like(number, dtype=torch.int64)
+            places = [_places(side[part], self.segments).add_(at * wide) for at, side in enumerate(sides)]
             held = 0
             for block in in_blocks(part, self.columns, FLUSHED):
                 if held + block.stop - block.start > FLUSHED:
-                    flush()
+                    units += number.mul_(scale).to(torch.int64)
+                    number.zero_()
                     held = 0
                 held += block.stop - block.start
                 values = self.values(block if picked is None else picked[block]).to(torch.float64)
-                for number, target in zip(numbers, targets, strict=True):
-                    number.index_add_(0, target[block.start - part.start : block.stop - part.start], values)
-            flush()
-            counts = [torch.bincount(target, minlength=self.segments + 1) for target in targets]
-            return [(sign, a, b) for (sign, _), a, b in zip(sides, units, counts, strict=True)]
+                for place in places:
+                    number.index_add_(0, place[block.start - part.start : block.stop - part.start], values)
+            units += number.mul_(scale).to(torch.int64)
+            counts = torch.bincount(torch.cat(places), minlength=len(units))
+            return units.view(-1, wide, self.columns), counts.view(-1, wide)
 
-        for found in each(add, shares(many, self.columns), self.device):
-            for sign, units, count in found:
-                self._units.add_(units[: self.segments], alpha=sign)
-                self._count.add_(count[: self.segments], alpha=sign)
+        for units, counts in each(add, shares(many, self.columns), self.device):
+            for sign, side, count in zip((1, -1), units[:, :-1], counts[:, :-1], strict=False):
+                self._units.add_(side, alpha=sign)
+                self._count.add_(count, alpha=sign)
 
 
 def _some(values: Values, picked: Tensor | None) -> Values:
