@@ -72,26 +72,25 @@ class SegmentSum:
         top = reach(self.values, self.rows, self.columns, self.device)
         self._unit = unit = top - min(BITS, 62 - self.rows.bit_length())
         pull = 1.5 * 2.0 ** (52 + unit)  # adding and subtracting it rounds to multiples of the unit
+        wrong = torch.empty(self.rows, dtype=torch.bool, device=self.device)
 
-        def misfits(part: slice) -> list[Tensor]:
-            found = []
+        def look(part: slice) -> None:
             for block in in_blocks(part, self.columns):
                 values = self.values(block).to(torch.float64)
-                found.append(((values + pull).sub_(pull) != values).any(1).nonzero()[:, 0] + block.start)
-            return found
+                torch.any((values + pull).sub_(pull) != values, 1, out=wrong[block])
 
         first = slice(0, min(SAMPLE, self.rows))
-        many = sum(len(rows) for rows in misfits(first)) > MISFITS * first.stop
+        look(first)
+        many = int(wrong[first].sum()) > MISFITS * first.stop
         if not many:
-            found = [rows for part in each(misfits, shares(self.rows, self.columns), self.device) for rows in part]
-            self._misfits = torch.cat(found) if found and any(len(rows) for rows in found) else None
-            many = self._misfits is not None and len(self._misfits) > MISFITS * self.rows
-        if many:
-            self._misfits = None
+            each(look, shares(self.rows, self.columns), self.device)
+            rows = wrong.nonzero()[:, 0]
+            many = len(rows) > MISFITS * self.rows
+            self._misfits = rows if len(rows) and not many else None
         if many or self._misfits is not None:
-            rows = self.rows if self._misfits is None else len(self._misfits)
+            size = self.rows if self._misfits is None else len(self._misfits)
             values = _some(self.values, self._misfits)
-            self._cut = LimbSum(values, rows, self.columns, self.segments, self.device, top)
+            self._cut = LimbSum(values, size, self.columns, self.segments, self.device, top)
 
     def _move(self, labels: Tensor) -> None:
         """Brings the sums of the rows that fit to new labels."""
