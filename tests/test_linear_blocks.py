@@ -15,7 +15,6 @@ import weft_runtime
 from linear_cases import assert_same_bits, both, compiled, plain, problem
 from weft_runtime import heads_nearest, heads_segment, heads_stream, held, limbs, minima, nearest, search, segment
 from weft_runtime.native.library import Library
-from weft_runtime.search import Search
 
 HARD = ["lloyd", "lloyd_split", "weighted_kmeans", "spherical_kmeans", "kmedoids", "trimmed_kmeans", "nearest_neighbor"]
 
@@ -68,12 +67,12 @@ def test_native_kernels_change_no_bit(
 ) -> None:
     monkeypatch.setattr(heads_nearest, "NATIVE", 0)
     monkeypatch.setattr(heads_segment, "NATIVE", 0)
-    monkeypatch.setattr(Search, "_worth", lambda self, keys: 1.0)  # bounds whenever they may be
-    monkeypatch.setattr(search, "MANY", 0)
+    monkeypatch.setattr(search, "BOUNDS", search.ALWAYS)
     monkeypatch.setattr(search, "NARROW", 0)  # a first look whatever the width
     asked: list[str] = []
-    original = Library.nearest
-    monkeypatch.setattr(Library, "nearest", lambda self, call: asked.append(name) or original(self, call))
+    for each in ("find", "rounds"):
+        original = getattr(Library, each)
+        monkeypatch.setattr(Library, each, lambda self, *call, run=original: asked.append(name) or run(self, *call))
     reference, linear = both(compiled(name, count=6), dtype)
     inputs = problem(name, family, 150, 5, str(dtype)[6:], k=6)
     layers = {} if name == "nearest_neighbor" else {"layers": 9}

@@ -68,7 +68,7 @@ def test_best_and_second_best_are_those_of_all_scores(
     table = torch.tensor(data.draw(st.lists(number, min_size=keys, max_size=keys)), dtype=torch.float32)
     block = torch.tensor(data.draw(st.lists(number, min_size=queries, max_size=queries)), dtype=torch.float32)
     bias = torch.tensor(data.draw(st.lists(number, min_size=keys, max_size=keys)), dtype=torch.float64)
-    best, second, name = Rectangle.of(table[:, None], bias).look(block[:, None], 1.0, Room(CPU, scores))
+    best, second, name = Rectangle.of(table[:, None], bias, CPU).look(block[:, None], 1.0, Room(CPU, scores))
     exact = (block[:, None] * table + bias + 1).to(torch.float32)
     least = exact.topk(min(2, keys), 1, largest=False).values
     near = torch.full((queries,), 2.0**-20)

@@ -130,8 +130,8 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("source", "names"),
     [
-        ("nearest.cpp", {"WeftTable": "Table", "WeftSearch": "Searched", "WeftGroups": "_Groups"}),
-        ("segment.cpp", {"WeftSegments": "Segments"}),
+        ("nearest.cpp", {"WeftQueries": "Queries", "WeftFind": "Find", "WeftGroups": "_Groups"}),
+        ("rounds.cpp", {"WeftSegments": "Segments", "WeftRounds": "Rounds"}),
     ],
 )
 def test_the_structures_have_the_size_that_the_compiler_gives_them(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ctypes import c_float
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from weft_runtime import search as search_module
-from weft_runtime.native.library import Library, Searched, library
+from weft_runtime.native.library import Library, library
 from weft_runtime.nearest import Found
 from weft_runtime.search import Search
 from weft_runtime.stored import Stored
@@ -30,6 +32,13 @@ def searched(kernels: Library, data: Tensor, kind: str) -> Search:
     ones, zeros = torch.ones(columns, dtype=torch.float64), torch.zeros(columns, dtype=torch.float64)
     stored = Stored(data, torch.arange(columns), ones, zeros)
     return Search(kernels, stored, kind == "l2", kernels.peak(data, 1))
+
+
+def bounded(kernels: Library, data: Tensor) -> Search:
+    """A search that keeps bounds whether they pay or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_module, "BOUNDS", search_module.ALWAYS)
+        return searched(kernels, data, "l2")
 
 
 def doubts(found: Found) -> set[int]:
@@ -94,13 +103,9 @@ def test_bounds_carried_along_never_keep_a_wrong_key(
     data[:20] = data[20:40]  # equal rows
     keys = data[:count].double().clone()  # keys on rows: distance zero, and equal keys
     keys[-1] = keys[0]
-    found = searched(kernels, data, "l2")
-    found._pause = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Search, "_worth", lambda self, keys: 1.0)
-        patch.setattr(search_module, "MANY", 0)
-        moving(found, data, keys, step, generator)
-    assert found._upper is not None
+    found = bounded(kernels, data)
+    moving(found, data, keys, step, generator)
+    assert found.last.carried
 
 
 def moving(found: Search, data: Tensor, keys: Tensor, step: float, generator: torch.Generator) -> None:
@@ -117,25 +122,32 @@ def test_bounds_save_the_scan_and_give_the_same_labels(kernels: Library) -> None
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(200, 8, generator=generator) * 10
     data = centres[torch.randint(0, 200, (5000,), generator=generator)] + torch.randn(5000, 8, generator=generator)
-    bounded, plain = searched(kernels, data, "l2"), searched(kernels, data, "l2")
-    bounded._pause, plain._pause = 0, 1 << 30
+    carrying = bounded(kernels, data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_module, "BOUNDS", search_module.NEVER)
+        plain = searched(kernels, data, "l2")
     scanned: list[int] = []
-    original = kernels.nearest
-
-    class Watched:
-        block_keys, table, peak = kernels.block_keys, kernels.table, kernels.peak
-
-        def nearest(self, search: Searched) -> None:
-            original(search)
-            scanned.append(search.scanned)
-
-    bounded.library = Watched()  # type: ignore[assignment]
     keys = centres.double()
     for _ in range(5):
-        assert torch.equal(bounded.find(keys, None).index, plain.find(keys, None).index)
+        assert torch.equal(carrying.find(keys, None).index, plain.find(keys, None).index)
+        scanned.append(carrying.last.scanned)
+        assert not plain.last.carried
         keys = keys + 0.01 * torch.randn(keys.shape, generator=generator, dtype=torch.float64)
     assert scanned[0] == 5000
     assert max(scanned[1:]) < 500
+
+
+def test_bounds_that_do_not_pay_are_given_up_and_tried_again(kernels: Library) -> None:
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(2000, 16, generator=generator)
+    found = searched(kernels, data, "l2")
+    carried = []
+    for _ in range(20):
+        result = found.find(torch.randn(40, 16, generator=generator).double(), None)  # keys that jump
+        assert len(result.index) == len(data)
+        carried.append(bool(found.last.carried))
+    assert 1 <= sum(carried) <= 4
+    assert not any(one and other for one, other in pairwise(carried))
 
 
 def test_most_rows_of_ordinary_data_are_certain(kernels: Library) -> None:
@@ -154,8 +166,8 @@ def test_most_rows_of_ordinary_data_are_certain(kernels: Library) -> None:
 def test_errors_of_features_and_of_keys_are_counted(kernels: Library) -> None:
     data, keys = torch.tensor([[0.0], [0.9]]).double(), torch.tensor([[-1.0], [1.2]]).double()
     for error, wanted in ((0.0, set()), (0.2, {0}), (2.0, {0, 1})):
-        found = searched(kernels, data, "l2")
-        found.slack = error
+        columns = torch.arange(1), torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+        found = Search(kernels, Stored(data, *columns), True, kernels.peak(data, 1), slack=error)
         assert doubts(found.find(keys, None)) == wanted
         assert doubts(searched(kernels, data, "l2").find(keys, torch.full_like(keys, error))) == wanted
 
@@ -187,11 +199,18 @@ def test_constant_features_and_factors_are_part_of_the_score(kernels: Library) -
     check("l2", features, keys, found, False)
 
 
-def test_more_doubt_than_there_is_room_for(kernels: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "ROOM_FOR_DOUBT", 3)
+def test_all_rows_may_be_in_doubt(kernels: Library) -> None:
     data = torch.full((100, 2), 0.1)
     result = searched(kernels, data, "l2").find(torch.full((4, 2), 0.25).double(), None)
     assert doubts(result) == set(range(100))
+
+
+def test_keys_far_out_are_left_to_the_caller(kernels: Library) -> None:
+    data = torch.tensor([[0.5], [0.25]]).double()
+    result = searched(kernels, data, "dot").find(torch.tensor([[1.0], [-1.0]]).double(), None)
+    assert doubts(result) == set()
+    result = searched(kernels, data, "l2").find(torch.tensor([[1.0], [2.0**40]]).double(), None)
+    assert doubts(result) == {0, 1}
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -216,9 +235,9 @@ def test_a_first_look_settles_most_rows_and_none_wrongly(
     keys = torch.randn(23, width, generator=generator).double() + offset
     found = searched(kernels, data, kind)
     result = found.find(keys, None)
-    assert found._call.shorts.table is not None
+    assert found.last.looked
     if kind == "l2" or not offset:
-        assert found._call.refined < 0.1 * len(data)
+        assert found.last.refined < 0.1 * len(data)
     lead = torch.cdist(data.double(), keys) if kind == "l2" else -(data.double() @ keys.T)
     two = lead.topk(2, largest=False).values
     close = (two[:, 1] - two[:, 0]).argsort()[:25]  # the rows that are easiest to get wrong
@@ -238,7 +257,7 @@ def test_rows_between_two_keys_are_looked_at_again(kernels: Library) -> None:
         result = found.find(keys, None)
         check("l2", data[:4], keys, Found(result.index[:4], result.doubt, 0), False)
         if exponent >= 16:
-            assert found._call.refined == len(data)
+            assert found.last.refined == len(data)
 
 
 def test_a_first_look_that_settles_little_is_given_up(kernels: Library) -> None:
@@ -248,7 +267,7 @@ def test_a_first_look_that_settles_little_is_given_up(kernels: Library) -> None:
     found = searched(kernels, data, "l2")
     for looks in (True, False, False):
         result = found.find(keys, None)
-        assert (found._call.shorts.table is not None) == looks
+        assert bool(found.last.looked) == looks
         check("l2", data[:20], keys, Found(result.index[:20], result.doubt, 0), False)
 
 
@@ -268,15 +287,37 @@ def test_one_long_row_does_not_overflow_the_first_look(kernels: Library) -> None
 def test_bounds_from_a_first_look_hold(kernels: Library) -> None:
     generator = torch.Generator().manual_seed(6)
     data, keys = torch.randn(3000, 24, generator=generator), torch.randn(40, 24, generator=generator).double()
-    found = searched(kernels, data, "l2")
-    found._pause = 0
+    found = bounded(kernels, data)
     index = found.find(keys, None).index.long()
     distances = torch.cdist(data.double(), keys, compute_mode="donot_use_mm_for_euclid_dist")
     own = distances.gather(1, index[:, None])[:, 0]
     others = distances.scatter(1, index[:, None], torch.inf).amin(1)
-    assert found._upper is not None
-    assert found._lower is not None
-    assert bool((found._upper >= own).all())
-    assert bool((found._lower <= others).all())
-    assert float((found._upper - own).amax()) < 1e-2  # and are worth something
-    assert float((others - found._lower).amax()) < 1e-2
+    assert found.last.looked
+    upper, lower = ((c_float * len(data)).from_address(at) for at in (found.last.upper, found.last.lower))
+    above, below = (torch.frombuffer(numbers, dtype=torch.float32) for numbers in (upper, lower))
+    assert bool((above >= own).all())
+    assert bool((below <= others).all())
+    assert float((above - own).amax()) < 1e-2  # and are worth something
+    assert float((others - below).amax()) < 1e-2
+
+
+@pytest.mark.parametrize("kind", ["l2", "dot"])
+@pytest.mark.parametrize("many", [1019, 1025, 2500, 5003])
+def test_names_of_many_keys_start_anew(kernels: Library, kind: str, many: int) -> None:
+    generator = torch.Generator().manual_seed(many)
+    data = torch.randn(300, 8, generator=generator)
+    keys = torch.randn(many, 8, generator=generator).double()
+    keys[-3:] = keys[:3]  # the same key in the first span and in the last
+    found = searched(kernels, data, kind)
+    result = found.find(keys, None)
+    assert found.last.looked
+    scores = -torch.cdist(data.double(), keys) if kind == "l2" else data.double() @ keys.T
+    two = scores.topk(2)
+    lead = two.values[:, 0] - two.values[:, 1]
+    certain = torch.tensor([row not in doubts(result) for row in range(len(data))])
+    assert torch.equal(result.index[certain].long(), two.indices[certain, 0])
+    assert not bool(certain[lead == 0].any())
+    assert bool(certain[lead > 1e-5].all())
+    for row in (lead + torch.where(certain, 0.0, torch.inf)).argsort()[:5].tolist():
+        near = scores[row].topk(10).indices
+        assert exact_best(kind, data[row].double(), keys[near]) == [0]

@@ -21,9 +21,10 @@ from weft.lowering.matrices import Columned
 from weft.lowering.scores import Scores
 from weft_runtime import attention, decide, heads_nearest, tokenwise, weigh
 from weft_runtime.heads_stream import Stream
-from weft_runtime.held import Sparse
+from weft_runtime.held import Dense, Sparse
 from weft_runtime.linear import Linear
 from weft_runtime.native.sums import NativeSums
+from weft_runtime.rounds import Rounds
 from weft_runtime.search import Search
 from weft_runtime.tape import Tape
 
@@ -98,7 +99,7 @@ def wrong_label(found: Any, search: Search, *rest: Any) -> Any:
 
 def wrong_when_bounded(found: Any, search: Search, *rest: Any) -> Any:
     """The same, in searches that live on bounds from the search before."""
-    return wrong_label(found, search, *rest) if search._call.before else found
+    return wrong_label(found, search, *rest) if search.last.carried else found
 
 
 def wrong_once_moved(found: Any, sums: NativeSums, *rest: Any) -> Any:
@@ -120,9 +121,21 @@ def wrong_in_batch(found: Any, *rest: Any) -> Any:
 def wrong_slots(found: Any, *rest: Any) -> Any:
     """What several layers at a time leave behind, off by a little."""
     return {
-        stream: {name: replace(held, value=held.value * OFF) for name, held in slots.items()}
+        stream: {
+            name: replace(held, value=held.value * OFF) if isinstance(held, Dense) else held
+            for name, held in slots.items()
+        }
         for stream, slots in found.items()
     }
+
+
+def wrong_last_label(found: Any, *rest: Any) -> Any:
+    """What several rounds leave behind: one best key is another one."""
+    for slots in found.values():
+        for held in slots.values():
+            if isinstance(held, Sparse):
+                held.index[-1] = (held.index[-1] + 1) % held.width
+    return found
 
 
 FAULTS = {
@@ -156,6 +169,8 @@ FAULTS = {
     "native, sums that are moved": Fault(NativeSums, "_found", wrong_once_moved, "lloyd", "linear"),
     "native, problems of a batch": Fault(heads_nearest, "nearest_in_groups", wrong_in_batch, "lloyd", "linear"),
     "native, layers at a time": Fault(Tape, "slots", wrong_slots, "sinkhorn_log", "linear"),
+    "native, keys after several rounds": Fault(Rounds, "slots", wrong_slots, "lloyd", "linear"),
+    "native, labels after several rounds": Fault(Rounds, "slots", wrong_last_label, "lloyd", "linear"),
 }
 QUICK = (
     "lowering, sign of a distance",
@@ -165,6 +180,7 @@ QUICK = (
     "linear, segment",
     "native, bounds",
     "native, problems of a batch",
+    "native, labels after several rounds",
 )
 
 

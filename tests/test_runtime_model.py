@@ -154,16 +154,3 @@ def test_conditions_are_checked_before_every_layer() -> None:
     with pytest.raises(RunError, match="problem 1 of the batch"):
         model(x=[POINTS, POINTS], c=[CENTERS, [[3.0], [3.0]]])
     assert model(x=POINTS, c=[[0.0], [0.0]], layers=0)["centers"].tolist() == [[0.0], [0.0]]
-
-
-def test_a_device_without_float64_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = torch.empty
-
-    def no_doubles(*size: Any, **options: Any) -> torch.Tensor:
-        if options.get("dtype") == torch.float64:
-            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
-        return original(*size, **options)
-
-    monkeypatch.setattr(torch, "empty", no_doubles)
-    with pytest.raises(RunError, match="device mps has no float64, in which decisions are settled; use device='cpu'"):
-        load(hard_clustering(1, 2), device="mps")

@@ -51,7 +51,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
         monkeypatch.setattr(owner, name, noted)
 
-    watch(Search, "find", lambda search, *_: ["search"] + ["bounds"] * bool(search._call.before))
+    watch(Search, "find", lambda search, *_: ["search"] + ["bounds"] * bool(search.last.carried))
     watch(NativeSums, "_moved", lambda sums, *_: ["sums"] + ["moved"] * (sums._labels is not None))
     watch(Stream, "merge", lambda *_: ["tiles"])
     watch(Tape, "run", lambda *_: ["layers at a time"])

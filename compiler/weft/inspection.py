@@ -133,9 +133,12 @@ def weights(checkpoint: Checkpoint, options: Options) -> str:
 def plan(checkpoint: Checkpoint, options: Options) -> str:
     """What the backends do: the linear one by its plan, the reference one with every matrix as it is."""
     from weft_runtime import RunError, load
+    from weft_runtime.linear import layers_at_a_time
 
     try:
-        out = ["backend linear", *(f"  {line}" for line in str(load(checkpoint).plan()).splitlines())]
+        found = load(checkpoint).plan()
+        out = ["backend linear", *(f"  {line}" for line in str(found).splitlines())]
+        out.append(f"  layers: {layers_at_a_time(checkpoint.program, found)}")
     except RunError as error:
         out = [f"backend linear: not for this program; {error}"]
     out += ["backend reference: every matrix as it is, float64, one problem at a time"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from weft_runtime.exact import Choice, Exact
 from weft_runtime.held import Held, Rows, Sparse, Uniform, blocks, same, sparse
 from weft_runtime.ir import Head, Score
-from weft_runtime.joined import Groups
+from weft_runtime.joined import Groups, viewed
 from weft_runtime.lens import HeadLens
 from weft_runtime.native.library import Library
 from weft_runtime.plan import HeadPlan, Uncovered
@@ -34,14 +34,24 @@ class Call:
     exact: Exact
     tensors: Mapping[str, Tensor]
     cache: dict[Any, Any]  # of the run: what is static is made once
+    scan: torch.device  # where best keys are looked for in float32
     groups: Groups | None = None  # of a state that joins several problems
 
     def part(self, number: int) -> Call:
         """The head on one of the problems that are joined."""
         groups = self.groups
         assert groups is not None
-        query, keys = groups.part(self.query, number), groups.part(self.keys, number)
+        query, keys = (viewed(z, *groups.ends(z.stream.name, number)) for z in (self.query, self.keys))
         return replace(self, query=query, keys=keys, exact=groups.exact(number), cache={}, groups=None)
+
+    def alone(self) -> Call:
+        """The head with nothing but the slots it reads, if it decides nothing: no state is kept along with it."""
+        lens = self.lens
+        found = []
+        for residual, read in ((self.query, (lens.query, lens.own)), (self.keys, (lens.keys, lens.value))):
+            names = {name for one in read for name in one.slots(residual.stream)}
+            found.append(residual.made_of(len(residual), {name: residual.slot(name) for name in names}))
+        return replace(self, query=found[0], keys=found[1], exact=Exact(self.exact.weights, {}, {}), cache={})
 
     @property
     def rows(self) -> Rows:
@@ -50,7 +60,10 @@ class Call:
 
     @property
     def queries(self) -> int:
-        return 1 if self.plan.once else len(self.query)
+        """How many they are; one for all of a problem counts once for each problem that is joined."""
+        if not self.plan.once:
+            return len(self.query)
+        return 1 if self.groups is None else self.groups.count
 
     @property
     def device(self) -> torch.device:
@@ -242,6 +255,25 @@ class ClassRows:
         out = row[-1:].repeat(self._keys)
         out[found.index.place] = row[classes_of_keys]
         return out
+
+
+class OwnRows:
+    """The keys that every query of joined problems may look at as rows of booleans: those of its own problem."""
+
+    def __init__(self, call: Call, groups: Groups) -> None:
+        self._groups, self._keys, self._device = groups, len(call.keys), call.device
+        self._streams = call.query.stream.name, call.keys.stream.name
+
+    def __getitem__(self, query: int) -> Tensor:
+        first, last = self._groups.ends(self._streams[1], self._groups.of(self._streams[0], query))
+        out = torch.zeros(self._keys, dtype=torch.bool, device=self._device)
+        out[first:last] = True
+        return out
+
+
+def all_keys(call: Call) -> Choice:
+    """What a head decides that takes all keys it may look at."""
+    return Choice(None, None if call.groups is None else cast(Any, OwnRows(call, call.groups)))
 
 
 class ListedRows:

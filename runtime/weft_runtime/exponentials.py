@@ -28,6 +28,7 @@ from weft_runtime.heads_stream import Stream
 from weft_runtime.held import blocks
 from weft_runtime.native.layers import Costs, Part
 from weft_runtime.native.library import Library
+from weft_runtime.precision import full_precision
 from weft_runtime.workers import cores, each
 
 BLOCK = 64  # columns of a matrix, and token arrays, are padded to multiples of it
@@ -76,8 +77,9 @@ class Kept:
         whole = self.matrix[: self.rows, : self.columns]
         whole = whole if along else whole.T
         total = torch.zeros(len(whole), weights.shape[1], dtype=torch.float64, device=weights.device)
-        for run in blocks(len(weights), 1, RUN):
-            total += whole[:, run] @ narrow[run]
+        with full_precision():
+            for run in blocks(len(weights), 1, RUN):
+                total += whole[:, run] @ narrow[run]
         return total
 
 

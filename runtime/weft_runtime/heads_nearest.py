@@ -42,14 +42,16 @@ def nearest_head(call: Call, pair: bool) -> Given:
         return Given(held=_as_sparse(call, index, entries), choice=_chosen(call, index, entries), tiers=tiers)
     values = call.lens.values(call.keys)
     rows = index.to(torch.int64)
-    if call.groups is not None:  # counted on from problem to problem
-        every = torch.arange(len(rows), device=call.device)
-        owner = call.groups.owner(call.query.stream.name, every)
-        rows = rows + torch.tensor(call.groups.starts[call.keys.stream.name], device=call.device)[owner]
-    out = values[rows]
+    out = values[rows if call.groups is None else _counted_on(call, call.groups, rows)]
     for row, keys in (entries or {}).items():
         out[row] = exact_sum(values[keys], 0) / len(keys)
     return Given(out, choice=_chosen(call, index, entries), tiers=tiers)
+
+
+def _counted_on(call: Call, groups: Groups, index: Tensor) -> Tensor:
+    """Keys of every query's own problem, counted on from problem to problem."""
+    owner = groups.owner(call.query.stream.name, torch.arange(len(index), device=call.device))
+    return index + groups.places(call.keys.stream.name).to(call.device)[owner]
 
 
 def _as_sparse(call: Call, index: Tensor, entries: dict[int, Tensor] | None) -> Sparse:
@@ -98,8 +100,14 @@ def _best_keys(call: Call) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]:
     if call.groups is not None:
         index, settled = best_in_groups(call, call.groups)
         return index, None, settled
-    weighting = call.plan.head.weighting
-    found = _search(call, float(weighting.epsilon))
+    found = _search(call, float(call.plan.head.weighting.epsilon))
+    entries, settled = settle(call, found)
+    settled.fast = call.queries - settled.bound - settled.exact - settled.undecided
+    return found.index, entries or None, settled.times(len(call.query) if call.plan.once else 1)
+
+
+def settle(call: Call, found: Found) -> tuple[dict[int, Tensor], Tiers]:
+    """Settles the rows in doubt, in place: those where several keys share, and the tiers."""
     entries: dict[int, Tensor] = {}
     settled = Tiers(bound=found.doubled)
     for rows in _open(call, found):
@@ -108,12 +116,33 @@ def _best_keys(call: Call) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]:
         found.index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
         for at in (chosen.sum(1) > 1).nonzero()[:, 0].tolist():
             entries[int(rows[at])] = chosen[at].nonzero()[:, 0]
-    settled.fast = call.queries - settled.bound - settled.exact - settled.undecided
-    return found.index, entries or None, settled.times(len(call.query) if call.plan.once else 1)
+    return entries, settled
 
 
 def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
     """The same for joined problems: every query has the keys of its own problem, counted from 0."""
+    found = _found_in_groups(call, groups)
+    index, settled = found.index, Tiers(bound=found.doubled)
+    for part, rows, own in _open_in_groups(call, groups, found):
+        chosen, tiers = _settle(part, own)
+        settled.add(tiers)
+        index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
+    settled.fast = len(index) - settled.bound - settled.exact - settled.undecided
+    return index, settled
+
+
+def _open_in_groups(call: Call, groups: Groups, found: Found) -> Iterator[tuple[Call, Tensor, Tensor]]:
+    """The rows that are not certain, problem by problem: the head on it, rows of all, and rows of its own."""
+    if found.doubt is None or not len(found.doubt):
+        return
+    stream, doubt = call.query.stream.name, found.doubt
+    owner = groups.owner(stream, doubt)
+    for number in sorted(set(owner.tolist())):
+        rows = doubt[owner == number]
+        yield call.part(number), rows, rows - groups.starts[stream][number]
+
+
+def _found_in_groups(call: Call, groups: Groups) -> Found:
     kernels, lens = library(), call.lens
     kind = lens.head.score.parts[0].kind
     names = [part.q for part in lens.head.score.parts]
@@ -133,15 +162,7 @@ def best_in_groups(call: Call, groups: Groups) -> tuple[Tensor, Tiers]:
         groups.places(call.query.stream.name),
         call.peak(kernels, queries.data),
     )
-    settled = Tiers(bound=doubled)
-    owner = groups.owner(call.query.stream.name, doubt) if len(doubt) else doubt
-    for number in sorted(set(owner.tolist())):
-        part, rows = call.part(number), doubt[owner == number]
-        chosen, tiers = _settle(part, rows - groups.starts[call.query.stream.name][number])
-        settled.add(tiers)
-        index[rows] = chosen.to(torch.int8).argmax(1).to(torch.int32)
-    settled.fast = len(index) - settled.bound - settled.exact - settled.undecided
-    return index, settled
+    return Found(index, doubt, doubled)
 
 
 def _open(call: Call, found: Found) -> Iterator[Tensor]:
@@ -176,7 +197,7 @@ def _features(call: Call, side: str, rows: Rows) -> tuple[Tensor, Tensor | None]
     """The features of all parts of the score side by side, and their radii where they are not data."""
     lens = call.lens
     residual, narrow = (call.query, lens.query) if side == "query" else (call.keys, lens.keys)
-    direct = _direct(call, side)
+    direct = direct_slot(call, side)
     held = residual.slot(direct) if direct else None
     if isinstance(held, Dense):
         return held.rows(rows), None
@@ -190,7 +211,7 @@ def _features(call: Call, side: str, rows: Rows) -> tuple[Tensor, Tensor | None]
     return features, torch.cat([lens.weights.radius(z, error, name) for name in names], 1)
 
 
-def _direct(call: Call, side: str) -> str:
+def direct_slot(call: Call, side: str) -> str:
     """The slot whose numbers are the features as they are, where there is one."""
     lens, key = call.lens, ("direct", side)
     if key not in lens.kept:
@@ -211,15 +232,25 @@ def _search(call: Call, epsilon: float) -> Found:
     if kind == "l2" and part.coefficient is not None and epsilon:
         epsilon /= abs(float(call.lens.weights[part.coefficient]))
     keys, radius = _features(call, "key", slice(0, len(call.keys)))
-    name = (kind, call.plan.once, call.query.stream.name, _matrices(call))
-    if call.device.type == "cpu":
-        search = call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind))
-        if search is not None:
-            return cast(Search, search).find(keys, radius, epsilon, call.plan.head.weighting.ties == "first")
+    search = search_of(call) if call.scan.type == "cpu" else None
+    if search is not None:
+        return search.find(keys, radius, epsilon, call.plan.head.weighting.ties == "first")
     size = block_rows(len(call.keys))
-    queries = call.static(("queries", size, *name), call.sources("query"), lambda: _ready(call, kind, size))
+    name = ("queries", size, *_queried(call))
+    queries = call.static(name, call.sources("query"), lambda: _ready(call, kind, size))
     found = nearest(cast(Queries, queries), keys, radius, epsilon)
     return found if epsilon or radius is not None else _again(call, found, keys)
+
+
+def search_of(call: Call) -> Search | None:
+    """The native search over the queries of a head; None where there are no kernels."""
+    name, kind = _queried(call), call.lens.head.score.parts[0].kind
+    return cast(Search | None, call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind)))
+
+
+def _queried(call: Call) -> tuple[object, ...]:
+    """What tells queries apart: heads with the same share what is made of them."""
+    return call.lens.head.score.parts[0].kind, call.plan.once, call.query.stream.name, _matrices(call)
 
 
 def _again(call: Call, found: Found, keys: Tensor) -> Found:
@@ -249,7 +280,7 @@ def _again(call: Call, found: Found, keys: Tensor) -> Found:
 
 
 def _matrices(call: Call) -> tuple[bytes, ...]:
-    """What tells queries apart: heads with the same matrices share what is made of them."""
+    """The numbers of the matrices that make queries."""
     known = call.lens.kept
     if "matrices" not in known:
         parts = call.plan.head.score.parts
@@ -282,8 +313,9 @@ def _prepared(call: Call, kind: str) -> Search | None:
 
 def _ready(call: Call, kind: str, size: int) -> Queries:
     every = even(call.queries, size, cores())
-    held = call.query.slot(_direct(call, "query")) if _direct(call, "query") and not call.plan.once else None
-    if isinstance(held, Dense) and held.value.dtype == torch.float32:
+    direct = "" if call.plan.once else direct_slot(call, "query")
+    held = call.query.slot(direct) if direct else None
+    if isinstance(held, Dense) and held.value.dtype == torch.float32 and held.value.device == call.scan:
         found = as_stored(kind, held.value, every)
         if found is not None:
             return found
@@ -302,21 +334,26 @@ def _ready(call: Call, kind: str, size: int) -> Queries:
     peak = float(torch.maximum((low - centre).abs(), (high - centre).abs()).max()) if len(low) else 0.0
     if not peak < 2.0**SAFE:
         raise Uncovered("squares of the data may overflow")
-    return ready(kind, lambda rows: _features(call, "query", rows), every, centre, peak)
+    return ready(kind, lambda rows: _features(call, "query", rows), every, centre, peak, call.scan)
 
 
 def best_head(call: Call) -> Given:
     """The best score of every query: the reference's own number for the best key."""
-    found = _search(call, 0.0)
-    lens = call.lens
+    found = _search(call, 0.0) if call.groups is None else _found_in_groups(call, call.groups)
+    lens, index = call.lens, found.index.to(torch.int64)
+    index = index if call.groups is None else _counted_on(call, call.groups, index)
     number = torch.empty(call.queries, dtype=torch.float64, device=call.device)
 
     def score(rows: slice) -> None:
-        number[rows] = _paired(call, rows, found.index[rows].to(torch.int64))
+        number[rows] = _paired(call, rows, index[rows])
 
     each(score, blocks(call.queries, max(1, len(lens.query.columns))), call.device)
-    for rows in _open(call, found):
-        number[rows] = _scorer(call, rows, ordered=True).values(slice(0, len(rows))).amax(1)
+    if call.groups is not None:
+        for part, rows, own in _open_in_groups(call, call.groups, found):
+            number[rows] = _scorer(part, own, ordered=True).values(slice(0, len(own))).amax(1)
+    else:
+        for rows in _open(call, found):
+            number[rows] = _scorer(call, rows, ordered=True).values(slice(0, len(rows))).amax(1)
     if not bool(torch.isfinite(number).all()):
         raise Uncovered("a score overflows")
     return Given(lens.weights.linear(number[:, None], "value"))

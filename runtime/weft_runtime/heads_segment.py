@@ -52,7 +52,7 @@ def segment_head(call: Call) -> Given:
     found = classes(call, scored=True) if call.groups is None else _of_groups(call)
     eligible, scores = found.eligible, found.scores
     assert scores is not None
-    labels, numbers = _labelled(call, found, _grouping(call, eligible, scores))
+    labels, numbers = _labelled(call, found, grouping_of(call, eligible, scores))
     place = None if found.index is None else found.index.place
     out, mass = _summed(call, labels, numbers, place)
     if mass is not None and call.plan.head.weighting.kind != "sum":
@@ -87,7 +87,7 @@ def _fall_back(call: Call, out: Tensor, empty: Tensor) -> None:
     out[rows] = call.lens.fallback(call.query, rows)
 
 
-def _grouping(call: Call, eligible: Tensor, scores: Tensor) -> Grouping:
+def grouping_of(call: Call, eligible: Tensor, scores: Tensor) -> Grouping:
     """What is found out about the classes, once as long as they are the same."""
     known = call.lens.kept.get("grouping")
     if known is None or known[0] is not eligible or known[1] is not scores:
@@ -99,10 +99,8 @@ def _of_groups(call: Call) -> Classes:
     """The classes of joined problems: those of the first one, as long as all problems look the same to the head."""
     if any(not isinstance(held, Uniform) and not _repeats(held, call) for held in call.sources("query")):
         raise Uncovered("the problems of the batch cannot run as one")
-    name = ("first", id(call.plan.head))
-    if name not in call.cache:
-        call.cache[name] = classes(call.part(0), scored=True)
-    first = cast(Classes, call.cache[name])
+    seen = (*call.sources("query"), *(held for held in call.sources("key") if isinstance(held, Uniform)))
+    first = call.static(("first", id(call.plan.head)), seen, lambda: classes(call.part(0), scored=True))
     held = sparse(call.keys.slot(call.plan.index)) if call.plan.index else None
     return Classes(held, first.eligible, first.scores)
 
@@ -112,6 +110,8 @@ def _repeats(held: Held, call: Call) -> bool:
 
     def look() -> bool:
         assert call.groups is not None
+        if len(set(call.groups.places(call.query.stream.name).diff().tolist())) > 1:
+            return False
         if isinstance(held, Sparse) and held.one_hot:
             index = held.index.reshape(call.groups.count, -1)
             return bool((index == index[:1]).all())
@@ -127,10 +127,11 @@ def _counted_on(call: Call, groups: Groups) -> Tensor:
     def count() -> Tensor:
         starts, ends = groups.starts[call.query.stream.name], groups.starts[call.keys.stream.name]
         sizes = torch.tensor([b - a for a, b in pairwise(ends)], device=call.device)
-        first = torch.tensor(starts[:-1], dtype=torch.int32, device=call.device)
+        numbers = range(groups.count) if call.plan.once else starts[:-1]
+        first = torch.tensor(list(numbers), dtype=torch.int32, device=call.device)
         return first.repeat_interleave(sizes)
 
-    key = ("counted on", call.query.stream.name, call.keys.stream.name)
+    key = ("counted on", call.query.stream.name, call.keys.stream.name, call.plan.once)
     return cast(Tensor, call.static(key, (), count))
 
 
@@ -171,11 +172,11 @@ def _natively(call: Call, labels: Tensor, numbers: Tensor | None, divide: bool) 
     lens = call.lens
     if call.device.type != "cpu" or not lens.writes or not lens.head.value:
         return None
-    key, sources = ("segments", id(call.plan.head), "native", numbers is None), call.sources("value")
     if numbers is not None:
-        found = cast(_Weighted | None, call.static(key, sources, lambda: _weighted(call)))
+        key = ("segments", id(call.plan.head), "weighted")
+        found = cast(_Weighted | None, call.static(key, call.sources("value"), lambda: _weighted(call)))
         return None if found is None else found.summed(labels, numbers, divide)
-    native = cast(NativeSums | None, call.static(key, sources, lambda: _native(call)))
+    native = native_sums(call)
     out = None if native is None else native.means(labels) if divide else native.sums(labels)
     if native is None or out is None:
         return None
@@ -255,6 +256,14 @@ def _stored(call: Call) -> tuple[Library, Tensor, float, Tensor | None] | None:
         return None
     base = None if call.groups is None else _counted_on(call, call.groups)
     return kernels, found.data, call.peak(kernels, found.data), base
+
+
+def native_sums(call: Call) -> NativeSums | None:
+    """Sums of the values of a head by the native kernel, as long as these are the same; None where that cannot be."""
+    if call.device.type != "cpu" or not call.lens.writes or not call.lens.head.value:
+        return None
+    key = ("segments", id(call.plan.head), "native")
+    return cast(NativeSums | None, call.static(key, call.sources("value"), lambda: _native(call)))
 
 
 def _native(call: Call) -> NativeSums | None:

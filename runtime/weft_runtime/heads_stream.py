@@ -93,7 +93,8 @@ class Stream:
         assert part.coefficient is not None
         factor = abs(float(lens.weights[part.coefficient])) * max(factors)
         both = torch.stack(ends)
-        return Squares(both.amin(0), both.amax(0), factor)
+        most = torch.full((1, 1), factor, dtype=torch.float64, device=call.device)
+        return Squares(both.amin(0, keepdim=True), both.amax(0, keepdim=True), most)
 
     # ------------------------------------------------------------------ features
     def query_features(self, rows: Rows) -> Features:

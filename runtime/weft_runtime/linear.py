@@ -8,14 +8,14 @@ cover (`Uncovered`, or an error that the reference words better) the caller runs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from weft_runtime.calls import Call, Given, note_peak
+from weft_runtime.calls import Call, Given, all_keys, note_peak
 from weft_runtime.derived import Upkeep
 from weft_runtime.distinct import are_distinct
 from weft_runtime.exact import Choice, Exact
@@ -25,19 +25,21 @@ from weft_runtime.heads_nearest import best_head, nearest_head
 from weft_runtime.heads_query import literal_head, query_head
 from weft_runtime.heads_segment import segment_head
 from weft_runtime.heads_stream import stream_head
-from weft_runtime.held import Dense, Held, Sparse, Uniform, all_finite, same
+from weft_runtime.heads_stream_joined import joined_stream_head
+from weft_runtime.held import Dense, Held, Sparse, Uniform, all_finite, blocks, same
 from weft_runtime.inputs import InputRows
 from weft_runtime.ir import FFN, Program, Step
-from weft_runtime.joined import Groups, may_join
+from weft_runtime.joined import Groups, apart, why_apart
 from weft_runtime.native.library import library
-from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Uncovered
+from weft_runtime.plan import AttendPlan, FFNPlan, HeadPlan, Plan, Uncovered
 from weft_runtime.prepared import Prepared
 from weft_runtime.residual import Residual
 from weft_runtime.results import Tiers
+from weft_runtime.rounds import Rounds, are_rounds, rounds_of
 from weft_runtime.state import Problem
 from weft_runtime.stored import stored
 from weft_runtime.tape import Tape
-from weft_runtime.taping import Maker, steps_of
+from weft_runtime.taping import Maker, may_tape, steps_of
 from weft_runtime.weights import Weights
 from weft_runtime.workers import alone
 from weft_runtime.writing import Writer
@@ -52,6 +54,7 @@ class Linear:
     weights: Weights
     dtype: torch.dtype
     device: torch.device
+    scan: torch.device  # where best keys are looked for in float32
     batched: bool = False
     tiers: dict[str, Tiers] = field(default_factory=dict)
     prefix: str = ""
@@ -87,6 +90,7 @@ class Linear:
             self.weights,
             self.dtype,
             self.device,
+            self.scan,
             self.batched,
             self.tiers,
             cache=self.cache,
@@ -126,7 +130,8 @@ class Linear:
                 elif instruction is not None and instruction.kind in ("one", "count"):
                     source = counts[instruction.source] if instruction.kind == "count" else [1]
                     if min(source) != max(source):
-                        raise Uncovered("the problems of a batch differ in a number that all their tokens hold")
+                        slots[slot.name] = self._counted(source, counts[stream.name])
+                        continue
                     value = float(source[0])
                     if value not in self._numbers:
                         self._numbers[value] = torch.full((1, 1), value, dtype=torch.float64, device=self.device)
@@ -139,6 +144,11 @@ class Linear:
                     slots[slot.name] = Dense(torch.cat(places).to(torch.float64)[:, None])
             z[stream.name] = Residual(stream, tokens, slots, self._derive, self._bound, self.device)
         return Problem(cast(dict[str, Tensor], z), number)
+
+    def _counted(self, numbers: Sequence[int], tokens: Sequence[int]) -> Dense:
+        """A number of each problem, for all its tokens."""
+        each, many = (torch.tensor(list(found), device=self.device) for found in (numbers, tokens))
+        return Dense(each.to(torch.float64).repeat_interleave(many)[:, None])
 
     def _uniform(self, row: Tensor, tokens: int) -> Uniform:
         return Uniform(row.to(dtype=torch.float64, device=self.device), tokens)
@@ -159,10 +169,11 @@ class Linear:
     # ------------------------------------------------------------------ batches
     def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
         """The problems of a batch as one before the first step, where the plan allows it; `counts`: tokens of each."""
-        many = len(next(iter(counts.values())))
-        if many < 2 or self.tap is not None or self.device.type != "cpu":
+        many, plan = len(next(iter(counts.values()))), self.prepared.plan
+        if many < 2 or self.tap is not None or apart(self.program, plan):
             return None
-        if not may_join(self.program, self.prepared.plan) or library() is None:
+        searches = any(head.strategy == "nearest" for path, head in plan.heads() if path.startswith("layer"))
+        if searches and (self.scan.type != "cpu" or library() is None):
             return None
         try:
             every = {place: rows.every() for place, rows in filled.items()}
@@ -205,28 +216,66 @@ class Linear:
                 if isinstance(one, Sparse) and isinstance(other, Sparse) and one.one_hot and other.one_hot:
                     differs = one.index != other.index
                 else:
-                    rows = slice(0, other.tokens)
-                    differs = (one.rows(rows) != other.rows(rows)).any(1)
+                    parts = blocks(other.tokens, other.width)
+                    differs = torch.cat([(one.rows(rows) != other.rows(rows)).any(1) for rows in parts])
                 still[groups.owner(stream, differs.nonzero()[:, 0])] = False
         return cast(list[bool], still.tolist())
 
+    def apart(self, step: Step) -> str:
+        """Why a step runs problem by problem; nothing where joined problems can run it."""
+        return why_apart(self._plans[id(step)])
+
+    def noted(self) -> tuple[dict[str, Tiers], set[tuple[str, str]]]:
+        """What steps add to besides the state of their problems."""
+        return {name: replace(tiers) for name, tiers in self.tiers.items()}, set(self.upkeep.ready)
+
+    def taken_back(self, noted: tuple[dict[str, Tiers], set[tuple[str, str]]]) -> None:
+        """As it was, to run problem by problem from here on."""
+        self.tiers, self.upkeep.ready = noted
+        self.groups, self._made, self.prefix = None, None, ""
+        self.cache.pop(-1, None)
+
     # ------------------------------------------------------------------ many layers at once
-    def tape(self, problem: Problem, many: int) -> Tape | None:
+    def tape(self, problem: Problem, many: int) -> Tape | Rounds | None:
         """The next layers of a problem as one native run, where the plan allows it."""
-        attends = steps_of(self.program, self.prepared.plan) if self.tap is None and self.groups is None else None
-        if attends is None:
+        attends = steps_of(self.program, self.prepared.plan) if self.tap is None and self.groups is None else ()
+        rounds = are_rounds(self.program, attends)
+        if not rounds and not may_tape(self.program, attends):
             return None
         state = cast(dict[str, Residual], problem.z)
         exact = Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], state), self._columns())
         calls = [[self._call(head, state, exact, problem.number) for head in attend.heads] for attend in attends]
+        if rounds:
+            return self._rounds(problem, attends, (calls[0][0], calls[1][0]))
         carry = self.prepared.carry
         return Maker(self.program, attends, state, self._sources, calls, carry, self.dtype).tape(many)
 
-    def taped(self, problem: Problem, tape: Tape) -> None:
+    def _rounds(self, problem: Problem, attends: tuple[AttendPlan, ...], calls: tuple[Call, Call]) -> Rounds | None:
+        moved, start = attends[1].slots[0], cast(dict[str, Residual], dict(problem.z))
+
+        def at(keys: Held) -> Call:
+            state = {
+                **start,
+                moved.stream: start[moved.stream].with_slots({moved.slot: keys}, self._sources[moved.stream]),
+            }
+            exact = Exact(self.upkeep.exact_weights, cast(Mapping[str, Tensor], state), self._columns())
+            return self._call(attends[0].heads[0], state, exact, problem.number)
+
+        names, first = [], 0
+        for step, attend in zip(self.program.layer, attends, strict=True):
+            place = first + self._plans[id(step)].index(attend)
+            names.append(f"blocks.{place}.{attend.heads[0].head.name}")
+            first += len(step.sublayers)
+        with alone():
+            return rounds_of(attends, calls, (names[0], names[1]), self.dtype, at)
+
+    def taped(self, problem: Problem, tape: Tape | Rounds) -> None:
         """Takes over what a tape has written."""
         for stream, slots in tape.slots().items():
             residual = cast(Residual, problem.z[stream])
             problem.z[stream] = cast(Tensor, residual.with_slots(slots, self._sources[stream]))
+        for name, tiers in tape.tiers.items():
+            self.tiers.setdefault(name, Tiers()).include(tiers)
         for step in self.program.layer:
             self.upkeep.ready.update(step.writes)
 
@@ -338,7 +387,7 @@ class Linear:
                 if tiers is not None:
                     self.tiers.setdefault(f"{name}.{call.plan.head.name}", Tiers()).include(tiers)
             else:
-                choices[call.plan.head.name] = Choice(None, None)
+                choices[call.plan.head.name] = all_keys(call)
         found: dict[str, dict[str, Held]] = {}
         for write in plan.slots:
             held = self.writer.write(write, plan, state[write.stream], calls, given)
@@ -349,9 +398,17 @@ class Linear:
         head = plan.head
         cache = self.cache.setdefault(number, {})
         lens, groups = self.prepared.head(head), self.groups if number < 0 else None
-        return Call(plan, lens, state[head.query], state[head.keys], exact, self.prepared.tensors, cache, groups)
+        sides, tensors = (state[head.query], state[head.keys]), self.prepared.tensors
+        return Call(plan, lens, *sides, exact, tensors, cache, self.scan, groups)
 
     def _run(self, call: Call, pair: bool, noted: bool) -> Given:
+        given = self._carried_out(call, pair, noted)
+        if call.groups is not None and call.plan.once and given.out is not None:  # of a problem: for all its queries
+            stream = call.query.stream.name
+            given.out = given.out[call.groups.owner(stream, torch.arange(len(call.query), device=self.device))]
+        return given
+
+    def _carried_out(self, call: Call, pair: bool, noted: bool) -> Given:
         strategy = call.plan.strategy
         if strategy == "self":
             return Given(call.lens.values(call.query))
@@ -364,6 +421,8 @@ class Linear:
         if strategy in ("members", "queries"):
             return query_head(call, noted)
         if strategy == "stream":
+            if call.groups is not None:
+                return joined_stream_head(call, call.groups)
             kept = kept_head(call, self.dtype) if call.plan.kept else None
             return stream_head(call) if kept is None else kept
         return literal_head(call, noted)
@@ -380,3 +439,15 @@ class Linear:
 
         if not call.static(("distinct", id(call.plan.head)), call.sources("query"), look):
             raise Uncovered("two tokens are equal, so that an erase by attention is not a linear one")
+
+
+def layers_at_a_time(program: Program, plan: Plan) -> str:
+    """How layers run, in words."""
+    attends = steps_of(program, plan)
+    if not program.layer or program.noises or program.options.get("weights") == "unrolled":
+        return "one by one"
+    if are_rounds(program, attends):
+        return "many in one native call (best keys, and sums over those that chose them)"
+    if may_tape(program, attends):
+        return "many in one native call (heads over exponentials that are kept)"
+    return "one by one"

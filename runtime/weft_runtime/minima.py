@@ -54,20 +54,20 @@ class Rectangle:
     """Keys in a rectangle: scores are offset + bias + table @ query, `bits` those of a name."""
 
     table: Tensor  # (places, features), float32
-    bias: Tensor  # (places, 1), float64
+    bias: Tensor  # (places, 1), float64, where the keys came from
     names: Tensor  # (rows + columns, 1), int32
     size: tuple[int, int]
     bits: int
 
     @classmethod
-    def of(cls, table: Tensor, bias: Tensor) -> Rectangle:
-        """Keys (k, features) and what is added to their scores (k,)."""
+    def of(cls, table: Tensor, bias: Tensor, device: torch.device) -> Rectangle:
+        """Keys (k, features) and what is added to their scores (k,), to be looked at on a device."""
         rows, columns = size = arranged(len(table))
         empty = rows * columns - len(table)
         table = torch.cat([table, table.new_zeros(empty, table.shape[1])])
         bias = torch.cat([bias, bias.new_full((empty,), NEVER)])
-        names = torch.cat([torch.arange(many, dtype=torch.int32, device=table.device) for many in size])
-        return cls(table, bias[:, None], names[:, None], size, (max(size) - 1).bit_length())
+        names = torch.cat([torch.arange(many, dtype=torch.int32, device=device) for many in size])
+        return cls(table.to(device), bias[:, None], names[:, None], size, (max(size) - 1).bit_length())
 
     def look(self, block: Tensor, offset: float, room: Room) -> tuple[Tensor, Tensor, Tensor]:
         """For every query (rows of the block): best score, second best score, number of the best key.
@@ -75,7 +75,7 @@ class Rectangle:
         They stand in the room until the next look.
         """
         desk, low = room.desk(self.size, len(block)), (1 << self.bits) - 1
-        bias = (self.bias + offset).to(torch.float32)
+        bias = (self.bias + offset).to(torch.float32).to(room.device)
         for part, tile, cube, rows, columns in desk.tiles:
             torch.addmm(bias, self.table, block[part].T, out=tile)
             torch.amin(cube, 1, out=rows)

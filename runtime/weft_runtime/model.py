@@ -23,6 +23,7 @@ from weft_runtime.checkpoint import Checkpoint
 from weft_runtime.conditions import short_leads
 from weft_runtime.displays import model_html, model_line
 from weft_runtime.errors import RunError, shown, suggestion
+from weft_runtime.homes import Home
 from weft_runtime.hooks import Named, attribute, blocks
 from weft_runtime.inputs import SETTINGS, Batch, Reader
 from weft_runtime.ir import Program
@@ -55,6 +56,7 @@ def load(
     """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or linear.
 
     `deterministic`: sums with soft weights, too, get the same bits whatever the blocks, threads and batches.
+    A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
     """
     checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
     return Model(checkpoint, dtype, device, trainable, backend, deterministic)
@@ -87,12 +89,13 @@ class Model(nn.Module):
         self.report = Report()  # of the last run
         self._planner = Planner(program)
         self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
-        _check_device(device)
+        self._home = Home.of(device)
+        self._home.check(dtype)
         self.weights = Named()
         self._paths: dict[str, str] = {}
         self._owners: dict[str, tuple[nn.Module, str]] = {}  # where each is looked up, without a walk along its path
         for name, array in checkpoint.tensors.items():
-            tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=device)
+            tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=self._home.state)
             path = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
             module, _, leaf = path.rpartition(".")
             self._paths[name], self._owners[name] = path, (self.weights.get_submodule(module), leaf)
@@ -104,21 +107,34 @@ class Model(nn.Module):
     # ------------------------------------------------------------------ as a module
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
         """Moves the model; a change of dtype changes how state is stored, the weights stay float64."""
-        dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        home = Home.of(fn(torch.empty(0, dtype=torch.int32, device=self.device)).device)
+        try:
+            dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        except TypeError:
+            if not home.apart:
+                raise
+            dtype = torch.float64  # what such a device does not take
         _check_dtype(dtype)
+        home.check(dtype)
 
         def move(tensor: Tensor) -> Tensor:
-            moved = fn(tensor)
+            moved = tensor.to(home.state) if home.apart else fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
 
         super()._apply(move, recurse)  # type: ignore[no-untyped-call]
-        self.dtype = dtype
+        self.dtype, self._home = dtype, home
         return self
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(iter(self.parameters())).device
+        """Where the answers are given, and the weights are if it has float64."""
+        return self._place().device
+
+    def _place(self) -> Home:
+        if self._home.apart:
+            return self._home
+        device = next(iter(self.parameters())).device
+        return Home(device, device)
 
     def tensor(self, name: str) -> nn.Parameter:
         """The parameter that holds a tensor of the checkpoint."""
@@ -196,7 +212,7 @@ class Model(nn.Module):
         def watch(linear: bool) -> Trace:
             tracer = answers.Tracer(patterns)
             run = self._run(named, **settings, tracer=tracer, linear=linear)
-            return tracer.trace(answers.outputs(run, again=False))
+            return self._place().back(tracer.trace(answers.outputs(run, again=False)))
 
         if self.backend == "linear":
             return self._either(watch)
@@ -211,7 +227,7 @@ class Model(nn.Module):
         def begin(linear: bool) -> Fields:
             run = self._begin(_joined(inputs, named), seed, mask, None, 0, linear)
             run.prelude()
-            return answers.fields(run)
+            return self._place().back(answers.fields(run))
 
         return self._either(begin)
 
@@ -238,11 +254,12 @@ class Model(nn.Module):
         places = {item.name: (item.stream, item.slot) for item in known}
 
         def go(linear: bool) -> Fields:
-            batch = Reader(self.program, known, self.dtype, self.device, may_start=False).read(stored, mask, seed)
+            reader = Reader(self.program, known, self.dtype, self._place().state, may_start=False)
+            batch = reader.read(stored, mask, seed)
             run = self._enter(batch, places, noise, layer + 1, linear)
             run.layer(layer)
             self._note(run)
-            return answers.fields(run)
+            return self._place().back(answers.fields(run))
 
         return self._either(go)
 
@@ -258,7 +275,7 @@ class Model(nn.Module):
 
     def _answer(self, named: Mapping[str, Any], settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
         """What `read` makes of a run."""
-        return self._either(lambda linear: read(self._run(named, **settings, linear=linear)))
+        return self._either(lambda linear: self._place().back(read(self._run(named, **settings, linear=linear))))
 
     def _either(self, go: Callable[[bool], Result]) -> Result:
         """Runs on the linear backend if that may be, and on the reference if it gives up."""
@@ -315,29 +332,29 @@ class Model(nn.Module):
         linear: bool = False,
     ) -> Run:
         many = self._how_many(layers, until_stable, limit)
-        tell, total = progress or silence, None if until_stable else many
+        tell, total, place = progress or silence, None if until_stable else many, self._place()
         run = self._begin(given, seed, mask, noise, many, linear)
         if tracer is not None:
             tracer.watch(run)
         with alone() if isinstance(run.engine, Linear) else nullcontext():
+            if tracer is None and until is None:
+                run.join()
             run.prelude()
             if tracer is not None:
                 tracer.started()
-            if tracer is None and until is None:
-                run.join()
             tell("layer", 0, total)
             index = 0
             while index < many:
                 watched = tracer is not None or until is not None
                 leap = 0 if watched else run.leap(index, many - index if progress is None else 1, until_stable)
-                before = None if until is None else answers.glimpse(run)
+                before = None if until is None else place.back(answers.glimpse(run))
                 if not leap and not run.layer(index, until_stable):
                     break
                 index += leap or 1
                 tell("layer", index, total)
                 if tracer is not None:
                     tracer.layer_done()
-                if until is not None and before is not None and until(before, answers.glimpse(run)):
+                if until is not None and before is not None and until(before, place.back(answers.glimpse(run))):
                     break
         run.part()
         self._note(run)
@@ -362,7 +379,7 @@ class Model(nn.Module):
     def _begin(
         self, given: Mapping[str, Any], seed: Seed, mask: Arrays, noise: Arrays, layers: int, linear: bool = False
     ) -> Run:
-        batch = Reader(self.program, self.program.inputs, self.dtype, self.device).read(given, mask, seed)
+        batch = Reader(self.program, self.program.inputs, self.dtype, self._place().state).read(given, mask, seed)
         places = {item.name: (item.stream, item.slot) for item in self.program.inputs}
         return self._enter(batch, places, noise, layers, linear)
 
@@ -371,14 +388,15 @@ class Model(nn.Module):
     ) -> Run:
         prepared = self._linear(batch, linear)
         weights = Weights(self._tensors(), self._structures)
-        sites = Sites(self.prelude, self.blocks, self.readout)
-        return Run.begin(self.program, weights, self.dtype, sites, batch, places, noise or {}, layers, prepared)
+        sites, given = Sites(self.prelude, self.blocks, self.readout), (batch, places, noise or {})
+        return Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared)
 
     def _note(self, run: Run) -> None:
         backend, leads = ("linear", {}) if isinstance(run.engine, Linear) else ("reference", run.engine.leads)
         warnings = short_leads(self.program, leads)
         ran, settled = (tuple(run.layers), tuple(run.stable)), tuple(run.settled)
-        self.report = Report(*ran, run.engine.tiers, backend, warnings=warnings, by_layer=settled)
+        where = self._place().told(run.engine.prepared.plan if isinstance(run.engine, Linear) else None)
+        self.report = Report(*ran, run.engine.tiers, backend, warnings=warnings, by_layer=settled, where=where)
 
 
 def _joined(inputs: Arrays, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -391,14 +409,6 @@ def _sorted(inputs: Arrays, options: Mapping[str, Any]) -> tuple[dict[str, Any],
     """Named inputs apart from the settings of a run."""
     settings = {name: options[name] for name in SETTINGS if name in options}
     return _joined(inputs, {name: value for name, value in options.items() if name not in SETTINGS}), settings
-
-
-def _check_device(device: str | torch.device) -> None:
-    """State and weights are float64, and so is the arithmetic that settles decisions."""
-    try:
-        torch.empty(0, dtype=torch.float64, device=device)
-    except TypeError:
-        raise RunError(f"device {device} has no float64, in which decisions are settled; use device='cpu'") from None
 
 
 def _check_dtype(dtype: torch.dtype) -> None:

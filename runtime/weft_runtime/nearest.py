@@ -22,12 +22,18 @@ settled by the caller.
 
 Queries in float32 are read as they are stored where their size is ordinary and their middle is near zero next to it:
 the power of two goes to the keys instead. All others are copied, scaled, and centred for distances, which changes none.
+
+A device may flush to zero what is below 2^-126, inputs as well as results. In each product that loses at most
+2^-126 (2 C + 3), for a query has no feature above 1, nor has a key of inner products; 2^e times that where numbers are
+read as they are stored and their size is 2^e or 2^-e, with r 2^e <= 2^22. While C <= 1 that is together less than
+2^-100 for any r < 2^22, and else nothing beside u C^2, which the bound for distances has to spare. A score made
+negative by so little comes first, as an integer, and a second that is taken from it is less or not far enough behind:
+the row is not certain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil, isfinite, log2
 
@@ -36,6 +42,7 @@ from torch import Tensor
 
 from weft_runtime import minima
 from weft_runtime.minima import Rectangle, Room
+from weft_runtime.precision import full_precision
 from weft_runtime.workers import each
 
 KEYS = 1 << 10  # of a rectangle
@@ -43,7 +50,7 @@ U = 2.0**-24
 ROOM = 1 + 2.0**-10  # for the rounding of the bounds themselves
 SMALLEST = 2.0**-100  # what float32 products may lose by underflow, in scaled units
 LARGEST = 2.0**30  # keys further out than this many times the data are left to the caller
-ORDINARY = 16  # queries are read as stored if the longest is between 2^-16 and 2^16
+ORDINARY = 2.0**22  # queries are read as stored if features times the size of the longest, or its inverse, are less
 ASIDE = 2.1  # and at most that many times half the range of the numbers
 SAMPLE = 1 << 10  # rows that tell this
 EVERY = 0x0101010101010101  # eight flags that are set
@@ -56,15 +63,16 @@ class Queries:
     kind: str  # l2 or dot
     centre: Tensor  # (r,)
     power: float  # lengths are in units of its inverse
-    blocks: list[Tensor]
+    blocks: list[Tensor]  # on the device that scans them
     length: list[float]  # above the length of every query of a block, scaled
     slack: list[float]  # above the error of its features, scaled
     size: int
+    device: torch.device  # that scans
     scale: float = 1.0  # what the numbers of the blocks are still to be multiplied by
     room: Room = field(init=False)
 
     def __post_init__(self) -> None:
-        self.room = Room(self.centre.device, minima.SCORES)
+        self.room = Room(self.device, minima.SCORES)
 
 
 @dataclass(slots=True)
@@ -82,22 +90,25 @@ def ready(
     blocks: list[slice],
     centre: Tensor,
     peak: float,
+    device: torch.device | None = None,
 ) -> Queries:
-    """Queries from blocks of features (rows, r), float64, and their radii; `peak` is above all of them once centred."""
-    power = 2.0 ** -exponent(peak)
+    """Queries from blocks of features (rows, r), float64, and their radii; `peak` is above all of them once centred.
+
+    `device`: where they are scanned; if it is not given, where the features are.
+    """
+    power, device = 2.0 ** -exponent(peak), centre.device if device is None else device
 
     def make(rows: slice) -> tuple[Tensor, float, float]:
         block, radius = features(rows)
         small = ((block - centre) * power).to(torch.float32)
         length = float(small.to(torch.float64).square().sum(1).max()) ** 0.5 * ROOM + 2.0**-60
         error = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
-        return small, length, error
+        return small.to(device), length, error
 
     made = each(make, blocks, centre.device)
     size = sum(len(block) for block, _, _ in made)
-    return Queries(
-        kind, centre, power, [block for block, _, _ in made], [a for _, a, _ in made], [a for _, _, a in made], size
-    )
+    placed, length, slack = [block for block, _, _ in made], [a for _, a, _ in made], [a for _, _, a in made]
+    return Queries(kind, centre, power, placed, length, slack, size, device)
 
 
 def as_stored(kind: str, data: Tensor, blocks: list[slice]) -> Queries | None:
@@ -111,9 +122,9 @@ def as_stored(kind: str, data: Tensor, blocks: list[slice]) -> Queries | None:
     above = ROOM * (1 + (data.shape[1] + 4) * U)  # for lengths that were added up in float32
     lengths = [length * above for length in each(longest, blocks, data.device)]
     peak = max(lengths) if all(map(isfinite, lengths)) else 0.0  # no number is longer than its row
-    if not 2.0**-ORDINARY <= peak <= 2.0**ORDINARY:
-        return None
     power = 2.0 ** -exponent(peak)
+    if not peak or not data.shape[1] * max(power, 1 / power) <= ORDINARY:
+        return None
     return Queries(
         kind,
         torch.zeros(data.shape[1], dtype=torch.float64, device=data.device),
@@ -122,6 +133,7 @@ def as_stored(kind: str, data: Tensor, blocks: list[slice]) -> Queries | None:
         [length * power + 2.0**-50 for length in lengths],
         [0.0] * len(blocks),
         len(data),
+        data.device,
         power,
     )
 
@@ -152,9 +164,8 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
     other = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
     share = (keys.shape[1] + 6) * U * ROOM
     table, bias = small * (-2 * queries.scale if distance else -queries.scale), square if distance else square * 0
-    rectangles = [
-        Rectangle.of(table[start : start + KEYS], bias[start : start + KEYS]) for start in range(0, len(keys), KEYS)
-    ]
+    parts = [slice(start, start + KEYS) for start in range(0, len(keys), KEYS)]
+    rectangles = [Rectangle.of(table[part], bias[part], queries.device) for part in parts]
     hidden = 2.0 ** (max(rectangle.bits for rectangle in rectangles) - 23)
 
     def needed(block: int) -> tuple[float, float]:
@@ -167,23 +178,13 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
         return offset, (error + 2 * slack * (2 * both + slack if distance else both + other)) * ROOM
 
     with full_precision():
-        return _scan(queries, rectangles, needed)
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Matrix products in float32 as IEEE defines them, whatever the user has allowed."""
-    allowed = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(allowed)
+        found = _scan(queries, rectangles, needed)
+    return Found(found.index.to(keys.device), None if found.doubt is None else found.doubt.to(keys.device))
 
 
 def _scan(queries: Queries, rectangles: list[Rectangle], needed: Callable[[int], tuple[float, float]]) -> Found:
     """The best key of every query, block by block, and whether the second best is far enough behind."""
-    device = rectangles[0].table.device
+    device = queries.device
     certain = torch.ones(-(-queries.size // 8) * 8, dtype=torch.bool, device=device)
     index = torch.empty(queries.size, dtype=torch.int32, device=device)
     starts = [0]

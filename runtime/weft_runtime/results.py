@@ -78,6 +78,10 @@ class _Named(Mapping[str, Any]):
             value = self._values[name] = value.make()
         return value
 
+    def unmade(self) -> dict[str, Any]:
+        """The values as they are: what nobody has asked for yet is `Lazy`."""
+        return self._values
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
@@ -171,6 +175,7 @@ class Report:
     """What a run did: layers per problem, whether the state stood still, and the tiers of every head that decides.
 
     `backend` is the one that ran, `why` says why it was not another one (empty when nobody could expect another).
+    `where`: what ran where, on a device without float64.
     `by_layer`: the tiers of all heads of one layer together, for every layer that ran.
     `warnings`: conditions of finite temperature that did not hold; the answers are further from the spec then.
     """
@@ -182,6 +187,7 @@ class Report:
     why: str = ""
     warnings: tuple[str, ...] = ()
     by_layer: tuple[Tiers, ...] = ()
+    where: str = ""
 
     @property
     def total(self) -> Tiers:

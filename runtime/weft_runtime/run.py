@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from weft_runtime.conditions import demand
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse
+from weft_runtime.homes import Home
 from weft_runtime.hooks import Block
 from weft_runtime.inputs import Batch
 from weft_runtime.ir import FFN, Input, Output, Program, Step
@@ -23,6 +24,7 @@ from weft_runtime.joined import Problems, joined_as
 from weft_runtime.linear import Linear
 from weft_runtime.noise import noise as draw
 from weft_runtime.noise import noise_at
+from weft_runtime.plan import Uncovered
 from weft_runtime.prepared import Prepared
 from weft_runtime.reference import Reference
 from weft_runtime.residual import Residual
@@ -68,17 +70,18 @@ class Run:
         places: Mapping[str, tuple[str, str]],
         noise: Mapping[str, Any],
         layers: int,
+        home: Home,
         prepared: Prepared | None = None,
     ) -> Run:
         """The residual right after the embedding; `places` says which slot each array of the batch fills.
 
         With a prepared plan the linear backend runs, else the reference.
         """
-        device = next(iter(weights.values())).device
+        device = home.state
         explicit = explicit_noise(program, noise, batch, layers, device)
         still = [0] * batch.count, [False] * batch.count
         if prepared is not None:
-            linear = Linear(program, prepared, weights, dtype, device, batch.batched)
+            linear = Linear(program, prepared, weights, dtype, device, home.scan, batch.batched)
             linear.upkeep.ready.update(places[name] for name in batch.values)
 
             def held(number: int) -> Problem:
@@ -105,15 +108,36 @@ class Run:
     # ------------------------------------------------------------------ phases
     def prelude(self) -> None:
         """The steps before the first layer."""
-        for step, blocks, first in placed(self.program.prelude, self.sites.prelude):
+        steps = list(placed(self.program.prelude, self.sites.prelude))
+        if self.joined is not None and self._together(steps, "prelude"):
+            return
+        for step, blocks, first in steps:
             self.engine.step(step, list(self.problems), blocks, "prelude", first)
+
+    def _together(self, steps: Iterable[tuple[Step, list[Block], int]], path: str) -> bool:
+        """Steps on joined problems. Where only a problem alone can tell what is wrong: False, and they are parted."""
+        engine, whole = self.engine, self.joined
+        assert isinstance(engine, Linear)
+        assert whole is not None
+        state, noted = dict(whole.z), engine.noted()
+        try:
+            for step, blocks, first in steps:
+                engine.step(step, [whole], blocks, path, first)
+        except RunError:
+            whole.z = state
+            self.part()
+            assert isinstance(self.problems, Problems)
+            self.problems = self.problems.alone()
+            engine.taken_back(noted)
+            return False
+        return True
 
     def layer(self, index: int, until_stable: bool = False) -> bool:
         """One layer on every problem that is not stable yet; False when none is left."""
         if all(self.stable):
             return False
-        if self.joined is not None:
-            return self._joined_layer(index, until_stable)
+        if self.joined is not None and self._joined_layer(index, until_stable):
+            return True
         active = [problem for problem in self.problems if not self.stable[problem.number]]
         before = [dict(problem.z) for problem in active]
         decided = together(self.engine.tiers.values())
@@ -144,21 +168,27 @@ class Run:
             if tape is None:
                 return 0
             tapes.append(tape)
-        longest = 0
+        longest, settled = 0, [Tiers() for _ in range(many)]
         for problem, tape in zip(active, tapes, strict=True):
             ran, stable = tape.run(many, until_stable)
+            if not ran and len(active) == 1:
+                return 0
+            if not ran:
+                raise Uncovered("a problem of the batch runs layer by layer")
             self.engine.taped(problem, tape)
+            for total, tiers in zip(settled, tape.settled, strict=False):
+                total.include(tiers)
             self.layers[problem.number] += ran
             self.stable[problem.number] = stable
             longest = max(longest, ran)
             if len(active) > 1:
                 self.engine.cache[problem.number].clear()  # matrices of one problem at a time
-        self.settled.extend(Tiers() for _ in range(longest))
+        self.settled.extend(settled[:longest])
         return longest
 
     def join(self) -> None:
         """Lets the problems of a batch run as one from here on, where that may be."""
-        if isinstance(self.engine, Linear) and not self.program.prelude:
+        if isinstance(self.engine, Linear):
             filled = {self.places[name]: rows for name, rows in self.batch.values.items()}
             counts = {name: layout.counts for name, layout in self.batch.layouts.items()}
             self.joined = self.engine.join(filled, counts)
@@ -171,14 +201,14 @@ class Run:
             self.problems, self.joined = Problems.of(self.joined, self.engine.groups), None
 
     def _joined_layer(self, index: int, until_stable: bool) -> bool:
-        """One layer on all problems at once. A problem that stands still stays as it is."""
+        """One layer on all problems at once, or False. A problem that stands still stays as it is."""
         whole = self.joined
         assert whole is not None
         assert isinstance(self.engine, Linear)
         before, decided = dict(whole.z), together(self.engine.tiers.values())
         self.engine.prefix = f"layers.{index}."
-        for step, blocks, first in self.steps(index):
-            self.engine.step(step, [whole], blocks, "blocks", first)
+        if not self._together(self.steps(index), "blocks"):
+            return False
         self.engine.prefix = ""
         self.settled.append(together(self.engine.tiers.values()).since(decided))
         self.layers = [many + (not stable) for many, stable in zip(self.layers, self.stable, strict=True)]
@@ -221,9 +251,21 @@ class Run:
         for step, blocks, first in placed(self.program.readout, self.sites.readout):
             made = set(writes(step))
             if wanted & made or not made:
+                if self._read_together(step, blocks, first):
+                    continue
                 if isinstance(self.problems, Problems):
                     self.problems = self.problems.alone()
                 self.engine.step(step, list(self.problems), blocks, "readout", first)
+
+    def _read_together(self, step: Step, blocks: list[Block], first: int) -> bool:
+        """A step of the read-out on all problems at once, where that may be."""
+        self.joined = joined_as(self.problems)
+        if self.joined is None or not isinstance(self.engine, Linear) or self.engine.apart(step):
+            self.joined = None
+            return False
+        done = self._together([(step, blocks, first)], "readout")
+        self.part()
+        return done
 
     def forget(self) -> None:
         """Drops what only further layers would use, before answers are made."""
@@ -431,7 +473,7 @@ def explicit_noise(
             array = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, dtype=np.float64))
         except (TypeError, ValueError):
             raise RunError(f"noise {shown(name)} is not an array of numbers") from None
-        tensor = array.to(device=device, dtype=torch.float64)
+        tensor = array.to(device).to(torch.float64)  # which the device it comes from may not have
         numbers = width == 1 and tuple(tensor.shape) in _without_columns(tensor, tokens, batch)
         tensor = tensor[..., None] if numbers else tensor
         tensor = tensor[None].expand(batch.count, *tensor.shape) if tensor.dim() == 3 else tensor

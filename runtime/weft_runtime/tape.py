@@ -24,6 +24,7 @@ from weft_runtime.held import Dense, Held
 from weft_runtime.native import layers as native
 from weft_runtime.native.library import Library
 from weft_runtime.plan import Uncovered
+from weft_runtime.results import Tiers
 from weft_runtime.workers import cores
 
 LONG = 1 << 32  # entries of matrices to pass over in one call, so that a run can be interrupted
@@ -73,6 +74,8 @@ class Tape:
     dtype: torch.dtype
     kernels: Library
     at: int = 0  # the step that comes next
+    tiers: dict[str, Tiers] = field(default_factory=dict)  # nothing is decided
+    settled: list[Tiers] = field(default_factory=list)  # by layer
     _alive: list[Any] = field(default_factory=list)  # what the structures point to
 
     @property
@@ -86,7 +89,7 @@ class Tape:
         done, stable, stuck = 0, False, 0
         self._choose()
         while done < many and not stable:
-            plan = self._structure(min(many - done, max(1, LONG // self.entries)), until_stable, before)
+            plan = self._structure(min(many - done, max(1, LONG // max(1, self.entries))), until_stable, before)
             outcome = self.kernels.layers(plan)
             stuck = stuck + 1 if (plan.layers, plan.at) == (0, self.at) else 0
             done, stable, self.at = done + plan.layers, bool(plan.stable), plan.at
@@ -94,6 +97,7 @@ class Tape:
                 raise Uncovered("a number does not fit its dtype")
             if outcome == native.MOVED:
                 self._choose(anew=stuck > 1)
+        self.settled = [Tiers() for _ in range(done)]
         return done, stable
 
     def _choose(self, anew: bool = False) -> None:

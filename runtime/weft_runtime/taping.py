@@ -28,24 +28,29 @@ MOST = 8  # heads of a step, columns that a head or a step writes: MOST_WRITES o
 NATIVE = 1 << 24  # entries of matrices to pass over from which compiling the native kernels pays
 
 
-def steps_of(program: Program, plan: Plan) -> tuple[AttendPlan, ...] | None:
-    """The attention sub-layers of a layer that a tape may cover."""
+def steps_of(program: Program, plan: Plan) -> tuple[AttendPlan, ...]:
+    """The attention sub-layers of a layer that has one in every step, and no other; none where it has not."""
     found = []
     for index in range(len(program.layer)):
         attends = [sub for sub in plan.steps[f"layer.{index}"] if not (isinstance(sub, FFNPlan) and sub.dead)]
         if len(attends) != 1 or not isinstance(attends[0], AttendPlan):
-            return None
+            return ()
         found.append(attends[0])
-    for attend in found:
+    return tuple(found)
+
+
+def may_tape(program: Program, attends: tuple[AttendPlan, ...]) -> bool:
+    """Whether a tape may cover the steps of a layer."""
+    for attend in attends:
         if len(attend.heads) > MOST or not all(head.kept and head.head.value for head in attend.heads):
-            return None
+            return False
         for write in attend.slots:
             slot = program.stream(write.stream).slot(write.slot)
             if slot.role != "field" or write.form != "dense" or not write.heads:
-                return None
+                return False
         if sum(program.stream(write.stream).slot(write.slot).width for write in attend.slots) > MOST:
-            return None
-    return tuple(found) or None
+            return False
+    return bool(attends)
 
 
 @dataclass(slots=True)

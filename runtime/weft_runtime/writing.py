@@ -10,6 +10,7 @@ from torch import Tensor
 
 from weft_runtime.calls import Call, Given
 from weft_runtime.heads_stream import shared_rows
+from weft_runtime.heads_stream_joined import joined_shared_rows
 from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse, Uniform, blocks
 from weft_runtime.plan import AttendPlan, SlotWrite, Uncovered
 from weft_runtime.prepared import Prepared
@@ -77,6 +78,10 @@ class Writer:
     def _deferred(self, calls: list[Call], columns: range) -> Deferred:
         """A slot that heads with few keys fill: rows are made when they are read."""
         makers: list[Callable[[Rows], list[Tensor]]] = []
+        groups = calls[0].groups
+        if groups is not None:  # states of many problems are not kept for what is read of them
+            calls = [call.alone() for call in calls]
+            makers.append(joined_shared_rows(calls, groups))
 
         def make(rows: Rows) -> Tensor:
             if not makers:

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.bench.judges import Reals, dual_steps, nearest, potential_error, sweeps
+from weft.bench.judges import Reals, dual_steps, nearest, potential_error, soft_means, sweeps
 from weft.bench.results import Agreement
-from weft.bench.samples import REGULARISATION, STEP, arrays
+from weft.bench.samples import REGULARISATION, SHARPNESS, STEP, arrays
 from weft.bench.workloads import Workload
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -25,6 +25,7 @@ FEW = 0.01  # share of rows a peer may have wrong
 APART = 0.05  # how far a peer's inertia may be from ours
 WITH_EMPTY = 0.25  # the same where ours has empty clusters, which everyone treats differently
 PLAN_ERROR = {"float32": 1e-3, "float64": 1e-9}  # largest relative error of an entry of the plan
+CENTER_ERROR = {"float32": 1e-3, "float64": 1e-9}  # largest error of a soft center beside the largest of its problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ def judge(
     if workload.kind == "transport":
         return _transport(workload, peer, answer, iterations), None
     if workload.kind == "batch":
-        return _batch(peer, inputs, answer), None
+        soft = "labels" not in answer
+        return _soft_batch(workload, inputs, answer, iterations) if soft else _batch(peer, inputs, answer), None
     return _clustering(peer, inputs, answer, held, iterations, ours)
 
 
@@ -79,6 +81,18 @@ def _batch(peer: str, inputs: Arrays, answer: Arrays) -> Agreement:
     parts = zip(np.split(points, ends), np.split(answer["labels"], ends), answer["centers"], strict=True)
     rows = sum(_wrong(labels, nearest(x, centers)[0]) for x, labels, centers in parts)
     return Agreement(rows, trouble=_too_many(peer, rows, len(points)))
+
+
+def _soft_batch(workload: Workload, inputs: Arrays, answer: Arrays, iterations: int) -> Agreement:
+    points = inputs["x"].reshape(-1, inputs["x"].shape[-1])
+    parts = np.split(points, np.cumsum(answer["sizes"])[:-1])
+    error = 0.0
+    for x, start, centers in zip(parts, inputs["c"], answer["centers"], strict=False):
+        wanted = soft_means(x, start, SHARPNESS, iterations)
+        error = max(error, float(np.abs(centers - wanted).max() / np.abs(wanted).max()))
+    allowed = CENTER_ERROR[workload.dtype]
+    trouble = "" if error <= allowed else f"centers are wrong by {error:.1e}, allowed are {allowed:.0e}"
+    return Agreement(error=error, trouble=trouble)
 
 
 def _wrong(labels: NDArray[Any], wanted: NDArray[np.int64]) -> int:

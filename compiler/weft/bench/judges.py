@@ -64,6 +64,18 @@ def _costs(x: NDArray[Any], y: NDArray[Any]) -> Reals:
     return np.asarray(np.maximum(0, (a**2).sum(1)[:, None] + (b**2).sum(1) - 2 * a @ b.T))
 
 
+def soft_means(x: NDArray[Any], start: NDArray[Any], sharpness: float, iterations: int) -> Reals:
+    """Centers after steps of soft k-means: shares are a softmax of minus `sharpness` times the squared distance."""
+    points, c = x.astype(np.float64), start.astype(np.float64)
+    for _ in range(iterations):
+        shares = -sharpness * _costs(points, c)
+        shares -= _logsumexp(shares, 1)[:, None]
+        shares -= shares.max(0)  # a far center keeps its weights
+        np.exp(shares, out=shares)
+        c = (shares.T @ points) / shares.sum(0)[:, None]
+    return c
+
+
 def dual_steps(
     x: NDArray[Any], y: NDArray[Any], regularisation: float, step: float, iterations: int
 ) -> tuple[Reals, Reals]:

@@ -17,7 +17,8 @@ class Agreement:
     """How an answer compares with the exact one.
 
     `rows`: points whose label is not the exact nearest of the centers that came with it. `error`: of transport, the
-    largest relative error of an entry of the plan. `excess`: inertia relative to ours, less 1.
+    largest relative error of an entry of the plan; of soft means, that of a center. `excess`: inertia relative to ours,
+    less 1.
     """
 
     rows: int | None = None

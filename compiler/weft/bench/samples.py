@@ -15,6 +15,7 @@ from weft.bench.workloads import Workload
 
 Arrays = dict[str, NDArray[Any]]
 REGULARISATION = 0.05  # of the transport workloads; exp(-C / it) stays far from underflow in the unit square
+SHARPNESS = 0.1  # of soft k-means on blobs: shares that are neither choices nor all alike
 STEP = REGULARISATION  # of gradient steps on the dual; the larger default of the spec overshoots from 0 until all is 0
 
 

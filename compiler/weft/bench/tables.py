@@ -19,7 +19,7 @@ COLUMNS = (
     "median",
     "CPU",
     "wrong rows",
-    "plan error",
+    "error",
     "inertia",
     "bytes/point",
     "runs",

@@ -142,6 +142,19 @@ WORKLOADS: tuple[Workload, ...] = (
         problems=1000,
         note="1,000 problems in one call beside one problem of as many points",
     ),
+    Workload(
+        "batch-soft",
+        "batch",
+        200,
+        8,
+        10,
+        10,
+        ("weft-soft-batch", "weft-soft-ragged", "weft-soft-one-large"),
+        (20, 5),
+        "blobs",
+        problems=1000,
+        note="soft k-means: 1,000 problems in one call beside one problem of as many points",
+    ),
 )
 NAMES = tuple(workload.name for workload in WORKLOADS)
 

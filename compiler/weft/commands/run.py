@@ -41,7 +41,7 @@ EXAMPLE = """example:
 Dimensions that the data determine need not be given. One file per output appears in the folder, named as the spec
 names it; a one-hot output is a column of indices counted from 0. Without --layers the spec's `repeat` counts, else it
 runs until nothing changes. Outputs over two open sets are written only when asked for (--outputs).
---json prints {ok, name, dims, params, layers, stable, settled, backend, because, warnings, objective, folder,
+--json prints {ok, name, dims, params, layers, stable, settled, backend, because, where, warnings, objective, folder,
 outputs: [{name, file, rows, columns, meaning}]}."""
 LIMIT = 300  # layers that --until-stable runs at most
 
@@ -183,6 +183,7 @@ def _course(report: Report, depth: Mapping[str, Any]) -> dict[str, Any]:
         },
         "backend": report.backend,
         "because": report.why,
+        "where": report.where,
         "warnings": list(report.warnings),
     }
 
@@ -204,6 +205,8 @@ def describe(summary: Mapping[str, Any], feeds: Feeds) -> str:
     ]
     because = f" ({summary['because']})" if summary["because"] else ""
     lines.append(f"  backend    {summary['backend']}{because}")
+    if summary["where"]:
+        lines.append(f"  device     {summary['where']}")
     if summary["objective"] is not None:
         lines.append(f"  objective  {summary['objective']:.17g}")
     if any(summary["settled"].values()):

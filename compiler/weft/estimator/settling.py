@@ -30,12 +30,12 @@ class Rule:
 
     def __call__(self, before: Fields, after: Fields) -> bool:
         """Whether a layer changed little."""
-        little = _squares(after[self.centers] - before[self.centers]) <= self.moved
+        little = _squares(after[self.centers].cpu() - before[self.centers].cpu()) <= self.moved
         self.met = self.share > 0 and little and all(self._small(name, before, after) for name in self.others)
         return self.met
 
     def _small(self, name: str, before: Fields, after: Fields) -> bool:
-        return _squares(after[name] - before[name]) <= self.share * _squares(after[name])
+        return _squares(after[name].cpu() - before[name].cpu()) <= self.share * _squares(after[name].cpu())
 
 
 def _squares(value: Any) -> float:

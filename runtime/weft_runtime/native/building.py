@@ -23,16 +23,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SOURCES = (
-    "threads.h",
     "vectors.h",
+    "team.h",
     "table.h",
     "fine.h",
     "shorts.h",
     "searcher.h",
-    "team.h",
+    "finder.h",
+    "adder.h",
     "exponentials.h",
     "product.h",
     "nearest.cpp",
+    "rounds.cpp",
     "product.cpp",
     "costs.cpp",
     "layers.cpp",

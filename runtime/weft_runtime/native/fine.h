@@ -7,10 +7,10 @@ namespace weft {
 
 struct Fine {
   int features, wide;  // wide: features, rounded up to a multiple of 4
-  std::vector<float> rows;  // (TILE, wide)
-  std::vector<float> tile;  // (wide, TILE)
-  float best[TILE] = {}, second[TILE] = {}, square[TILE] = {};
-  int32_t index[TILE];
+  Lines<float> rows;   // (TILE, wide)
+  Lines<float> tile;   // (wide, TILE)
+  alignas(64) float best[TILE] = {}, second[TILE] = {}, square[TILE] = {};
+  alignas(64) int32_t index[TILE] = {};
 
   explicit Fine(int features)
       : features(features), wide((features + 3) / 4 * 4), rows(TILE * (size_t)wide), tile(TILE * (size_t)wide) {}
@@ -23,6 +23,22 @@ struct Fine {
     } else {
       float* out = rows.data() + (size_t)p * wide;
       for (int f = 0; f < features; f++) out[f] = (float)((x[f] - centre[f]) * power);
+    }
+  }
+
+  // A whole tile of rows that lie side by side and have less than 4 features.
+  template <class Real>
+  void put_tile(const Real* x, const Real* centre, Real power) {
+    if (features == 1) put_columns<1>(x, centre, power);
+    if (features == 2) put_columns<2>(x, centre, power);
+    if (features == 3) put_columns<3>(x, centre, power);
+  }
+
+  template <int many, class Real>
+  void put_columns(const Real* x, const Real* centre, Real power) {
+    for (int f = 0; f < many; f++) {
+      float* out = tile.data() + f * TILE;
+      for (int p = 0; p < TILE; p++) out[p] = (float)((x[p * many + f] - centre[f]) * power);
     }
   }
 
@@ -45,7 +61,8 @@ struct Fine {
         block(table + (size_t)b * features * KEYS, bias + (size_t)b * KEYS, b * KEYS, p);
   }
 
-  void block(const float* w, const float* bias, int32_t first, int p) {
+  // On its own: inlined, its sums would not be held in registers.
+  __attribute__((noinline)) void block(const float* w, const float* bias, int32_t first, int p) {
     Floats sum[KEYS][POINTS];
 #pragma GCC unroll 8
     for (int j = 0; j < KEYS; j++)

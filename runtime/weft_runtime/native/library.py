@@ -6,9 +6,9 @@ import ctypes
 import os
 import warnings
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_void_p
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -16,50 +16,16 @@ from torch import Tensor
 from weft_runtime.native.building import NotBuilt, built, cached
 from weft_runtime.native.layers import MEMORY, Costs, Layers
 
+# how a call for rounds ends; see rounds.cpp
+_DONE, _MEMORY, DOUBT, WIDER, OVERFLOWN = range(5)
+
 
 class NativeWarning(UserWarning):
     """The kernels in C++ are not available; everything runs, slower."""
 
 
-class Whole(ctypes.Structure):
-    """`WeftWhole` of table.h."""
-
-    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
-        ("table", c_void_p),
-        ("bias", c_void_p),
-        ("scale", c_double),
-        ("reach", c_double),
-        ("most", c_double),
-        ("error", c_double),
-    ]
-
-
-class Table(ctypes.Structure):
-    """`WeftTable` of table.h."""
-
-    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
-        ("keys", c_void_p),
-        ("offset", c_void_p),
-        ("centre", c_void_p),
-        ("count", c_int32),
-        ("features", c_int32),
-        ("distance", c_int32),
-        ("power", c_double),
-        ("both", c_double),
-        ("length", c_double),
-        ("top", c_double),
-        ("table", c_void_p),
-        ("bias", c_void_p),
-        ("shorts", Whole),
-        ("reach", c_double),
-        ("most", c_double),
-        ("peak", c_double),
-        ("whole", c_int32),
-    ]
-
-
-class Searched(ctypes.Structure):
-    """`WeftSearch` of searcher.h."""
+class Queries(ctypes.Structure):
+    """`WeftQueries` of finder.h."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("data", c_void_p),
@@ -67,34 +33,43 @@ class Searched(ctypes.Structure):
         ("rows", c_int64),
         ("is_double", c_int32),
         ("features", c_int32),
+        ("distance", c_int32),
+        ("shorts", c_int32),
+        ("bounds", c_int32),
+        ("many", c_int32),
+        ("whole", c_int32),
         ("centre", c_void_p),
         ("power", c_double),
-        ("table", c_void_p),
-        ("bias", c_void_p),
-        ("shorts", Whole),
-        ("keys", c_int32),
-        ("ties", c_int32),
-        ("e0", c_float),
-        ("e1", c_float),
-        ("distance", c_int32),
-        ("threads", c_int32),
-        ("exact", c_void_p),
+        ("peak", c_double),
+        ("top", c_double),
+        ("length", c_double),
+        ("slack", c_double),
+        ("constant", c_double),
+    ]
+
+
+class Find(ctypes.Structure):
+    """`WeftFind` of finder.h."""
+
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
+        ("keys", c_void_p),
         ("offset", c_void_p),
+        ("count", c_int32),
+        ("first", c_int32),
+        ("longest", c_double),
+        ("radius", c_double),
         ("tolerance", c_double),
-        ("grow", c_double),
-        ("upper", c_void_p),
-        ("lower", c_void_p),
-        ("before", c_void_p),
-        ("previous", c_void_p),
-        ("drift", c_void_p),
-        ("spread", c_double),
+        ("threads", c_int32),
         ("label", c_void_p),
-        ("doubt", c_void_p),
-        ("room", c_int64),
+        ("looked", c_int32),
+        ("carried", c_int32),
         ("scanned", c_int64),
         ("refined", c_int64),
         ("doubled", c_int64),
         ("doubtful", c_int64),
+        ("doubt", c_void_p),
+        ("upper", c_void_p),
+        ("lower", c_void_p),
     ]
 
 
@@ -123,7 +98,7 @@ class _Groups(ctypes.Structure):
 
 
 class Segments(ctypes.Structure):
-    """`WeftSegments` of segment.cpp."""
+    """`WeftSegments` of adder.h."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
         ("data", c_void_p),
@@ -151,34 +126,68 @@ class Segments(ctypes.Structure):
     ]
 
 
+class Rounds(ctypes.Structure):
+    """`WeftRounds` of rounds.cpp."""
+
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
+        ("finder", c_void_p),
+        ("sums", POINTER(Segments)),
+        ("count", c_int32),
+        ("features", c_int32),
+        ("keys", c_void_p),
+        ("labels", c_void_p * 2),
+        ("known", c_void_p),
+        ("first", c_int32),
+        ("single", c_int32),
+        ("until_stable", c_int32),
+        ("threads", c_int32),
+        ("settled", c_int32),
+        ("done", c_int64),
+        ("last", c_int64),
+        ("doubled", c_void_p),
+        ("stable", c_int32),
+        ("found", Find),
+    ]
+
+
 class Library:
     """The functions of the shared library. Tensors are passed as they lie in memory; the caller keeps them alive."""
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
-        self._nearest, self._segments = library.weft_nearest, library.weft_segments
-        self._peak = library.weft_peak
+        self._segments, self._peak = library.weft_segments, library.weft_peak
         self._groups = library.weft_nearest_groups
-        self._groups.argtypes = [POINTER(_Groups)]
-        self._table = library.weft_table
-        self._table.argtypes, self._table.restype = [POINTER(Table)], None
-        self._nearest.argtypes, self._segments.argtypes = [POINTER(Searched)], [POINTER(Segments)]
+        self._groups.argtypes, self._segments.argtypes = [POINTER(_Groups)], [POINTER(Segments)]
+        self._finder, self.free = library.weft_finder, library.weft_finder_free
+        self._finder.argtypes, self._finder.restype = [POINTER(Queries)], c_void_p
+        self.free.argtypes, self.free.restype = [c_void_p], None
+        self._find, self._rounds = library.weft_find, library.weft_rounds
+        self._find.argtypes, self._rounds.argtypes = [c_void_p, POINTER(Find)], [POINTER(Rounds)]
         self._peak.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int32, c_int32]
         self._peak.restype = c_double
         self._product = library.weft_product
         self._product.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int64, c_int32, c_void_p, c_void_p, c_int32]
         self._costs, self._layers = library.weft_costs, library.weft_layers
         self._costs.argtypes, self._layers.argtypes = [POINTER(Costs)], [POINTER(Layers)]
-        self.block_keys = int(library.weft_block_keys())  # keys of a block of the table
 
-    def table(self, table: Table) -> None:
-        """Makes keys ready."""
-        self._table(byref(table))
-
-    def nearest(self, search: Searched) -> None:
-        """Carries out a search."""
-        if self._nearest(byref(search)):
+    def finder(self, queries: Queries) -> int:
+        """Queries to be searched; to be given to `free` in the end."""
+        made = self._finder(byref(queries))
+        if not made:
             raise MemoryError("a search ran out of memory")
+        return cast(int, made)
+
+    def find(self, finder: int, ask: Find) -> None:
+        """Carries out a search."""
+        if self._find(finder, byref(ask)):
+            raise MemoryError("a search ran out of memory")
+
+    def rounds(self, rounds: Rounds) -> int:
+        """Runs rounds: `DONE`, or why it came back early."""
+        outcome = int(self._rounds(byref(rounds)))
+        if outcome == MEMORY:
+            raise MemoryError("a search ran out of memory")
+        return outcome
 
     def nearest_groups(self, **fields: Any) -> tuple[int, int]:
         """Carries out many searches of one shape: how many rows float64 settled, and how many were left in doubt."""

@@ -1,32 +1,6 @@
-// Searches for best keys: one of many queries, or many small ones of one shape. See searcher.h.
+// Searches for best keys: of many queries, again and again, or many small ones of one shape. See finder.h, searcher.h.
 
-#include "searcher.h"
-
-namespace weft {
-
-template <class Real>
-static bool search(WeftSearch& s) {
-  std::vector<Standing> standing;
-  if (s.before && !stand(s, standing)) return false;
-  std::vector<Searcher<Real>> searchers;
-  for (int t = 0; t < s.threads; t++) searchers.emplace_back(s, standing.data());
-  const int64_t even = (s.rows / (8 * (int64_t)s.threads) + TILE - 1) / TILE * TILE;  // no thread waits long for another
-  const int64_t chunk = std::min(CHUNK, std::max<int64_t>(8 * TILE, even));
-  const bool good = share(s.rows, chunk, s.threads, [&](int64_t first, int64_t last, int t) {
-    searchers[t].range(first, last);
-  });
-  s.scanned = s.refined = s.doubled = s.doubtful = 0;
-  for (auto& each : searchers) {
-    s.scanned += each.scanned, s.refined += each.refined, s.doubled += each.doubled;
-    for (int64_t i : each.doubt) {
-      if (s.doubtful < s.room) s.doubt[s.doubtful] = i;
-      s.doubtful++;
-    }
-  }
-  return good;
-}
-
-}  // namespace weft
+#include "finder.h"
 
 // Many small searches of one shape: group g has the rows starts[g] .. starts[g + 1] and its own keys. See search_groups.py.
 extern "C" struct WeftGroups {
@@ -51,60 +25,57 @@ extern "C" struct WeftGroups {
 
 namespace weft {
 
-constexpr double U = 0x1p-24, ROOM = 1 + 0x1p-10;  // as in search.py
-
 template <class Real>
 struct Grouped {
   WeftGroups& all;
-  std::vector<float> table, bias;
+  Table table{};
+  Search s{};
   std::vector<double> centre, offset;
   std::vector<int64_t> doubt;
-  int64_t doubled = 0;
+  std::unique_ptr<Searcher<Real>> searcher;
 
-  explicit Grouped(WeftGroups& groups)
-      : all(groups), bias((groups.count + KEYS - 1) / KEYS * KEYS), centre(groups.features), offset(groups.count) {
-    table.resize(bias.size() * groups.features);
+  explicit Grouped(WeftGroups& groups) : all(groups), centre(groups.features), offset(groups.count) {
+    table.count = all.count, table.features = all.features, table.distance = all.distance;
+    table.power = all.key_power, table.both = all.power * all.key_power;
+    table.offset = offset.data(), table.centre = centre.data();
+    s.stride = all.stride, s.is_double = all.is_double, s.features = all.features, s.distance = all.distance;
+    s.centre = centre.data(), s.power = all.power, s.table = &table, s.threads = 1;
+    s.grow = 1 + (all.features + 8) * U;
+    searcher = std::make_unique<Searcher<Real>>(s, nullptr);
   }
 
   void run(int64_t g) {
     const int64_t first = all.starts[g], rows = all.starts[g + 1] - first;
     const Real* data = (const Real*)all.data + first * all.stride;
     for (int f = 0; f < all.features; f++) centre[f] = all.distance ? (double)(float)data[f] : 0;  // any row will do
-    const double* keys = all.keys + g * all.count * all.features;
-    WeftTable made{};
-    made.keys = keys, made.offset = offset.data(), made.centre = centre.data();
-    made.count = all.count, made.features = all.features, made.distance = all.distance;
-    made.power = all.key_power, made.both = all.power * all.key_power;
-    made.table = table.data(), made.bias = bias.data();
-    fill(made);
-    const double reach = made.reach * ROOM + 0x1p-60, share = (all.features + 8) * U * ROOM;
-    WeftSearch s{};
-    s.data = data, s.stride = all.stride, s.rows = rows, s.is_double = all.is_double, s.features = all.features;
-    s.centre = centre.data(), s.power = all.power, s.table = table.data(), s.bias = bias.data();
-    s.keys = all.count, s.distance = all.distance, s.threads = 1;
+    table.keys = all.keys + g * all.count * all.features;
+    fill(table);
+    const double reach = table.reach, share = (all.features + 8) * U * ROOM;  // as in finder.h
+    s.data = data, s.rows = rows, s.exact = table.keys, s.label = all.label + first;
     s.e0 = (float)((all.distance ? 2 * share * reach * reach : 0) * ROOM + 0x1p-98);
     s.e1 = (float)((all.distance ? 4 : 2) * share * reach * ROOM);
     if (!(reach < 0x1p30)) s.e0 = INF;
-    s.exact = keys, s.offset = offset.data(), s.grow = 1 + (all.features + 8) * U;
-    s.label = all.label + first;
-    Searcher<Real> searcher(s, nullptr);
-    searcher.range(0, rows);
-    doubled += searcher.doubled;
-    for (int64_t i : searcher.doubt) doubt.push_back(first + i);
+    searcher->start_anew();
+    searcher->range(0, rows);
+    searcher->flush_close();
+    for (int64_t i : searcher->doubt) doubt.push_back(first + i);
   }
 };
 
 template <class Real>
 static bool grouped(WeftGroups& all) {
-  std::vector<Grouped<Real>> workers;
-  for (int t = 0; t < all.threads; t++) workers.emplace_back(all);
-  const bool good = share(all.groups, 8, all.threads, [&](int64_t first, int64_t last, int t) {
-    for (int64_t g = first; g < last; g++) workers[t].run(g);
+  std::vector<std::unique_ptr<Grouped<Real>>> workers;  // searchers refer to them
+  for (int t = 0; t < all.threads; t++) workers.push_back(std::make_unique<Grouped<Real>>(all));
+  bool good = true;
+  Team::run(all.threads, [&](Team& team) {
+    good = team.ranges(all.groups, 8, [&](int64_t first, int64_t last, int who) {
+      for (int64_t g = first; g < last; g++) workers[who]->run(g);
+    });
   });
   all.doubled = all.doubtful = 0;
   for (auto& each : workers) {
-    all.doubled += each.doubled;
-    for (int64_t i : each.doubt) {
+    all.doubled += each->searcher->doubled;
+    for (int64_t i : each->doubt) {
       if (all.doubtful < all.room) all.doubt[all.doubtful] = i;
       all.doubtful++;
     }
@@ -122,13 +93,21 @@ extern "C" int32_t weft_nearest_groups(WeftGroups* all) {
   }
 }
 
-extern "C" int32_t weft_block_keys() { return weft::KEYS; }
-
-extern "C" void weft_table(WeftTable* table) { weft::fill(*table); }
-
-extern "C" int32_t weft_nearest(WeftSearch* s) {
+extern "C" void* weft_finder(const WeftQueries* queries) {
   try {
-    return (s->is_double ? weft::search<double>(*s) : weft::search<float>(*s)) ? 0 : 1;
+    return new weft::Finder(*queries);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+extern "C" void weft_finder_free(void* finder) { delete (weft::Finder*)finder; }
+
+extern "C" int32_t weft_find(void* finder, WeftFind* ask) {
+  try {
+    bool good = false;
+    weft::Team::run(ask->threads, [&](weft::Team& team) { good = ((weft::Finder*)finder)->find(*ask, team); });
+    return good ? 0 : 1;
   } catch (const std::exception&) {
     return 1;
   }

@@ -2,7 +2,7 @@
 //
 // A score to be minimised is v[j] = bias[j] + sum_f x[f] w[f, j], x the centred and scaled features of a query. It is looked
 // at in three precisions, each with a bound of its error: whole numbers of 16 bits (shorts.h), float32, where a row is
-// certain when the second best is behind by more than  e0 + e1 |x|  (twice the error of v, from the caller), and float64
+// certain when the second best is behind by more than  e0 + e1 |x|  (twice the error of v; finder.h), and float64
 // with exact features, where the caller gives the keys for it; what is left is the caller's. No number is trusted beyond
 // its bound: comparisons are written so that NaN means doubt.
 //
@@ -13,39 +13,34 @@
 
 #include "fine.h"
 #include "shorts.h"
-#include "threads.h"
+#include "team.h"
 
 namespace weft {
 
 constexpr double UP = 1 + 0x1p-40, DOWN = 1 - 0x1p-40;
 constexpr int64_t CHUNK = 4096, AHEAD = 8;
+constexpr float HIDDEN = NAMES;  // a score in 16 bits may be larger by this
 
 static inline float above(double x) { return (float)(x + std::fabs(x) * 0x1p-22 + 0x1p-120); }
 static inline float below(double x) { return (float)(x - std::fabs(x) * 0x1p-22 - 0x1p-120); }
 
-}  // namespace weft
-
-// Everything one search needs; see search.py.
-extern "C" struct WeftSearch {
+// Everything one search needs, and what it found.
+struct Search {
   const void* data;  // (rows, features) as stored
   int64_t stride;    // numbers from row to row
   int64_t rows;
   int32_t is_double;
   int32_t features;
-  const double* centre;  // (features)
-  double power;          // features are multiplied by this power of two
-  const float* table;
-  const float* bias;
-  WeftWhole shorts;  // null table: float32 at once
-  int32_t keys;
-  int32_t ties;          // 1: equal scores are exact, and the first key wins
-  float e0, e1;          // a lead must be larger than this
   int32_t distance;
   int32_t threads;
-  const double* exact;   // (keys, features) the keys as they are, for float64; null: leave doubt to the caller
-  const double* offset;  // (keys) what the exact score adds to the products or squares
-  double tolerance;      // a lead in exact scores that counts as none
+  const double* centre;  // (features)
+  double power;          // features are multiplied by this power of two
   double grow;           // |x|^2 as computed is right up to this factor
+  const Table* table;
+  bool ties;             // equal scores are exact, and the first key wins
+  float e0, e1;          // a lead must be larger than this
+  const double* exact;   // (keys, features) the keys as they are, for float64; null: leave doubt to the caller
+  double tolerance;      // a lead in exact scores that counts as none
   // bounds; null where none are kept
   float* upper;
   float* lower;
@@ -53,16 +48,13 @@ extern "C" struct WeftSearch {
   const double* previous;  // (keys, features) the keys that the bounds have accounted for
   double* drift;           // (keys) moved along with the keys
   double spread;
-  int32_t* label;    // out
-  int64_t* doubt;    // out: the rows of which nothing is proved, as many as there is room for
-  int64_t room;
-  int64_t scanned;   // out: rows whose scores were computed
-  int64_t refined;   // out: rows that were looked at again in float32
-  int64_t doubled;   // out: rows settled in float64
-  int64_t doubtful;  // out: rows of which nothing is proved
+  int32_t* label;  // out
+  // found
+  int64_t scanned;             // rows whose scores were computed
+  int64_t refined;             // rows that were looked at again in float32
+  int64_t doubled;             // rows settled in float64
+  std::vector<int64_t> doubt;  // rows of which nothing is proved
 };
-
-namespace weft {
 
 struct Waiting {  // rows of a tile that is not full yet
   int64_t row[TILE];
@@ -80,7 +72,7 @@ struct Standing {
 
 template <class Real>
 struct Searcher {
-  WeftSearch& s;
+  Search& s;
   const Standing* standing;
   const Real* data;
   const int blocks;
@@ -92,11 +84,18 @@ struct Searcher {
   int64_t scanned = 0, refined = 0, doubled = 0;
   std::vector<int64_t> doubt, open;
 
-  Searcher(WeftSearch& search, const Standing* standing)
-      : s(search), standing(standing), data((const Real*)search.data), blocks((search.keys + KEYS - 1) / KEYS),
+  Searcher(Search& search, const Standing* standing)
+      : s(search), standing(standing), data((const Real*)search.data), blocks(padded(search.table->count) / KEYS),
         centre(search.centre, search.centre + search.features), line(search.features), zero(search.features),
-        fine(search.features), shorts(search.features, (float)(search.power * search.shorts.scale)),
+        fine(search.features), shorts(search.features, (float)(search.power * search.table->shorts.scale)),
         open(search.before ? CHUNK + 1 : 0) {}
+
+  // The same room for other rows of as many features.
+  void start_anew() {
+    data = (const Real*)s.data;
+    centre.assign(s.centre, s.centre + s.features);
+    doubt.clear();
+  }
 
   const Real* row(int64_t i) const { return data + i * s.stride; }
 
@@ -108,11 +107,12 @@ struct Searcher {
   void flush() {
     if (!all.many) return;
     scanned += all.many;
-    if (s.shorts.table) look_in_shorts(all);
+    if (s.table->shorts.scale > 0 && !s.ties) look_in_shorts(all);
     else look_again(all);
     all.many = 0;
   }
 
+  // Comes last: rows that are too close wait for others of their kind.
   void flush_close() {
     if (close.many) look_again(close);
     close.many = 0;
@@ -135,38 +135,61 @@ struct Searcher {
   // ---------------------------------------------------------------- 16 bits
   void look_in_shorts(const Waiting& w) {
     for (int p = 0; p < w.many; p++) put(p, row(w.row[p]));
-    shorts.scan(s.shorts.table, s.shorts.bias, blocks, w.many);
+    shorts.scan(s.table->shorts.table.data(), s.table->shorts.bias.data(), blocks, w.many);
     name(w, shorts.index);
-    // a: how far a query may be from its numbers, where the second term is rounding in float32; b: how far a key may be
-    const float half = (float)(0.5 * std::sqrt((double)s.features) * (1 + 0x1p-10) + 0x1p-6);
-    const float reach = (float)(s.shorts.reach * (1 + 0x1p-10)), b = (float)(s.shorts.error * (1 + 0x1p-10) + 0x1p-6);
-    const float most = (float)(s.shorts.most * (1 + 0x1p-10)), squares = s.distance ? 2 * b * (reach + b) : 0;
-    const float grow = (float)(1 + (s.features + 8) * 0x1p-23), shrink = 1 / grow;
-    const float unit = (float)(1 / (s.power * s.shorts.scale)), more = 1 + 0x1p-20f, less = 1 - 0x1p-20f;
+    const Sizes q(s);
+    const float both = (q.a + q.b) * 1.4142136f, own = q.a * q.reach + q.a * q.b + 2;
     const Floats none{};
-    float near[TILE], far[TILE];
-    int32_t unsure[TILE];
-    for (int p = 0; p < TILE; p += W) {  // 512: rounding of scores to float32
-      const Ints one = load(shorts.best + p), two = load(shorts.second + p);
-      const Floats square = load(shorts.square + p), best = 2 * number(one), second = 2 * number(two);
-      const Floats lead = 2 * number((two >> 1) - (one >> 1)), length = root(square * grow), a = half + length * 0x1p-21f;
-      const Floats to_best = root(weft::most(none, square * grow + best + 512));
-      const Floats to_second = root(weft::most(none, square * grow + second + 512));
-      const Floats apart = 2 * (length * b + a * reach + a * b + 2) + squares;
-      const Floats geometric = (a + b) * (to_best + to_second) + (s.distance ? 4 : INF);
-      const Ints certain = (lead > least(apart, geometric) * (1 + 0x1p-10f)) & (length * reach + most < 0x1.fp30f);
-      const Floats behind = root(weft::most(none, square * shrink + second - 512)) * less - (a + b);
+    alignas(64) int32_t unsure[TILE];
+    Ints some{};
+    for (int p = 0; p < TILE; p += W) {
+      const Ints one = load(shorts.best + p), two = load(shorts.second + p);  // up to HIDDEN less than they are
+      const Floats square = load(shorts.square + p) * q.grow;
+      const Floats lead = 2 * number((two >> 1) - (one >> 1)) - HIDDEN;
+      Floats needed;
+      if (s.distance) {  // the sum of two lengths is at most the root of twice the sum of their squares
+        const Floats squares = 2 * (square + (number(one) + number(two))) + (1024 + 4 * HIDDEN);
+        needed = both * root(most(none, squares)) + 4;
+      } else {
+        needed = 2 * (root(square) * q.b + own);
+      }
+      const Ints certain = (lead > needed * (1 + 0x1p-10f)) & (square < q.widest);
       store(unsure + p, ~certain);
-      store(near + p, (to_best + a + b) * more * unit);
-      store(far + p, behind * (behind > 0 ? every(unit * less) : every(unit * more)));
+      some |= ~certain;
     }
-    if (s.upper)
-      for (int p = 0; p < w.many; p++) remember(w.row[p], shorts.index[p], near[p], far[p]);
-    int32_t any = 0;
-    for (int p = 0; p < w.many; p++) any |= unsure[p];
-    if (!any) return;
+    if (s.upper) bounds_in_shorts(w, q);
+    if (!any(some)) return;
     for (int p = 0; p < w.many; p++)
       if (unsure[p]) put_close(w.row[p]);
+  }
+
+  // What is known of whole numbers: a, how far a query may be from them (no feature is above 2^15, so that rounding in
+  // float32 adds less than 2^-5 of it); b, how far a key may be; bounds of the sizes of keys and scores.
+  struct Sizes {
+    float a, b, reach, grow, shrink, widest;
+
+    explicit Sizes(const Search& s)
+        : a((float)(0.5 * std::sqrt((double)s.features) * (1 + 0x1p-5) + 0x1p-6)),
+          b((float)(s.table->shorts.error * (1 + 0x1p-10) + 0x1p-6)), reach((float)(s.table->shorts.reach * (1 + 0x1p-10))),
+          grow((float)(1 + (s.features + 8) * 0x1p-23)), shrink(1 / grow) {
+      const float room = std::max(0.0f, 0x1.fp30f - (float)(s.table->shorts.most * (1 + 0x1p-10)));
+      widest = room / reach * (room / reach);  // of the squares of queries whose scores fit 32 bits
+    }
+  };
+
+  void bounds_in_shorts(const Waiting& w, const Sizes& q) {
+    const float unit = (float)(1 / (s.power * s.table->shorts.scale)), more = 1 + 0x1p-20f, less = 1 - 0x1p-20f;
+    const Floats none{};
+    alignas(64) float near[TILE], far[TILE];
+    for (int p = 0; p < TILE; p += W) {  // 512: rounding of scores to float32
+      const Floats square = load(shorts.square + p);
+      const Floats best = 2 * number(load(shorts.best + p)), second = 2 * number(load(shorts.second + p));
+      const Floats ahead = root(most(none, square * q.grow + best + (512 + 2 * HIDDEN)));
+      const Floats behind = root(most(none, square * q.shrink + second - 512)) * less - (q.a + q.b);
+      store(near + p, (ahead + (q.a + q.b)) * more * unit);
+      store(far + p, behind * (behind > 0 ? every(unit * less) : every(unit * more)));
+    }
+    for (int p = 0; p < w.many; p++) remember(w.row[p], shorts.index[p], near[p], far[p]);
   }
 
   // A row as whole numbers; with the centre taken off first where float32 could not hold both.
@@ -178,8 +201,11 @@ struct Searcher {
 
   // ---------------------------------------------------------------- float32
   void look_again(const Waiting& w) {
-    for (int p = 0; p < w.many; p++) fine.put(p, row(w.row[p]), centre.data(), (Real)s.power);
-    fine.scan(s.table, s.bias, blocks, w.many);
+    if (s.features < 4 && s.stride == s.features && w.many == TILE && w.in_order())
+      fine.put_tile(row(w.row[0]), centre.data(), (Real)s.power);
+    else
+      for (int p = 0; p < w.many; p++) fine.put(p, row(w.row[p]), centre.data(), (Real)s.power);
+    fine.scan(s.table->table.data(), s.table->bias.data(), blocks, w.many);
     name(w, fine.index);
     const float grow = (float)s.grow;
     float needed[TILE];
@@ -223,8 +249,8 @@ struct Searcher {
     double part[8] = {}, sizes[8] = {};
     int f = 0;
     if (s.distance) {
-      const double sum = own_square(x, k) + s.offset[j];
-      size = sum + 2 * std::fabs(s.offset[j]);
+      const double sum = own_square(x, k) + s.table->offset[j];
+      size = sum + 2 * std::fabs(s.table->offset[j]);
       return sum;
     }
     for (; f + 8 <= s.features; f += 8)
@@ -233,7 +259,7 @@ struct Searcher {
         part[e] -= product;
         sizes[e] += std::fabs(product);
       }
-    double sum = s.offset[j];
+    double sum = s.table->offset[j];
     size = std::fabs(sum);
     for (; f < s.features; f++) {
       const double product = (double)x[f] * k[f];
@@ -250,7 +276,7 @@ struct Searcher {
     const double share = (s.features + 6) * 0x1p-52, none = std::numeric_limits<double>::infinity();
     double best = none, error_of_best = 0, rest = none;  // rest: below the exact score of every other key
     int32_t name = 0;
-    for (int32_t j = 0; j < s.keys; j++) {
+    for (int32_t j = 0; j < s.table->count; j++) {
       double size;
       const double sum = exact_score(x, j, size), error = share * size + 0x1p-1000;
       if (sum < best) {
@@ -285,10 +311,13 @@ struct Searcher {
     if (s.before) {
       stand(first, last);
     } else {
-      for (int64_t i = first; i < last; i++) add(i);
+      for (int64_t i = first; i < last; i += TILE) {
+        all.many = (int)std::min<int64_t>(TILE, last - i);
+        for (int p = 0; p < TILE; p++) all.row[p] = i + p;
+        flush();
+      }
     }
     flush();
-    flush_close();
   }
 
   double limit(int64_t i, int32_t a) const {  // below the distance to every other key
@@ -320,9 +349,10 @@ struct Searcher {
 };
 
 // Moves drift and spread along with the keys, and says what the keys as they are now mean for rows that have them.
-inline bool stand(WeftSearch& s, std::vector<Standing>& standing) {
+inline bool stand(Search& s, std::vector<Standing>& standing, Team& team) {
+  const int32_t keys = s.table->count;
   double largest = 0;
-  for (int32_t j = 0; j < s.keys; j++) {
+  for (int32_t j = 0; j < keys; j++) {
     double square = 0;
     for (int f = 0; f < s.features; f++) {
       const double gap = s.exact[(size_t)j * s.features + f] - s.previous[(size_t)j * s.features + f];
@@ -333,13 +363,13 @@ inline bool stand(WeftSearch& s, std::vector<Standing>& standing) {
     largest = std::max(largest, moved);
   }
   s.spread = (s.spread + largest) * UP;
-  standing.resize(s.keys);
-  return share(s.keys, 4 * TILE, s.threads, [&](int64_t first, int64_t last, int) {
+  standing.resize(keys);
+  return team.ranges(keys, 4 * TILE, [&](int64_t first, int64_t last, int) {
     Fine fine(s.features);
     for (int64_t from = first; from < last; from += TILE) {
       const int many = (int)std::min<int64_t>(TILE, last - from);
       for (int p = 0; p < many; p++) fine.put(p, s.exact + (from + p) * s.features, s.centre, s.power);
-      fine.scan(s.table, s.bias, padded(s.keys) / KEYS, many);
+      fine.scan(s.table->table.data(), s.table->bias.data(), padded(keys) / KEYS, many);
       for (int p = 0; p < many; p++) {
         const int64_t j = from + p;
         const double size = fine.square[p], error = s.e0 + s.e1 * std::sqrt(size * s.grow);
@@ -350,6 +380,30 @@ inline bool stand(WeftSearch& s, std::vector<Standing>& standing) {
       }
     }
   });
+}
+
+// Carries out a search; false when memory ran out.
+template <class Real>
+bool carry_out(Search& s, Team& team) {
+  std::vector<Standing> standing;
+  if (s.before && !stand(s, standing, team)) return false;
+  std::vector<Searcher<Real>> searchers;
+  searchers.reserve(s.threads);
+  for (int t = 0; t < s.threads; t++) searchers.emplace_back(s, standing.data());
+  const int64_t even = (s.rows / (8 * (int64_t)s.threads) + TILE - 1) / TILE * TILE;  // no thread waits long for another
+  const int64_t chunk = std::min(CHUNK, std::max<int64_t>(8 * TILE, even));
+  const bool good = team.ranges(s.rows, chunk, [&](int64_t first, int64_t last, int who) {
+    searchers[who].range(first, last);
+  });
+  s.scanned = s.refined = s.doubled = 0;
+  s.doubt.clear();
+  for (auto& each : searchers) {
+    each.flush_close();
+    s.scanned += each.scanned, s.refined += each.refined, s.doubled += each.doubled;
+    s.doubt.insert(s.doubt.end(), each.doubt.begin(), each.doubt.end());
+  }
+  std::sort(s.doubt.begin(), s.doubt.end());
+  return good;
 }
 
 }  // namespace weft

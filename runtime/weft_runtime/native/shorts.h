@@ -7,6 +7,9 @@
 //               if its D is larger than that of another one by more than 2 (a + b).
 //   any score   |V - s^2 v| <= |X| b + a |K| + a b (+ b |K| + b^2 for the squares of distances) + 1; a key is not the
 //               best if its V is larger than that of another one by more than twice that.
+//
+// While keys are compared, the lowest bits of V make room for the name of the key, so that a minimum finds both: what
+// comes back is V less at most NAMES. Names start anew after SPAN blocks of keys.
 #pragma once
 
 #include "table.h"
@@ -14,16 +17,21 @@
 namespace weft {
 
 struct InShorts {
+  static constexpr int SPAN = (1 << NAME_BITS) / KEYS;
   int features, pairs;
   float factor;               // of a centred feature
-  std::vector<int16_t> rows;  // (TILE, 2 pairs)
-  std::vector<int32_t> tile;  // (pairs, TILE)
-  int32_t best[TILE] = {}, second[TILE] = {}, index[TILE];
-  float square[TILE] = {};  // |X|^2
+  Lines<int16_t> rows;  // (TILE, 2 pairs)
+  Lines<int32_t> tile;  // (pairs, TILE)
+  Lines<int32_t> names;  // 0, 1, ...
+  alignas(64) int32_t one[TILE], two[TILE];  // best and second best of a span, with their names
+  alignas(64) int32_t best[TILE] = {}, second[TILE] = {}, index[TILE] = {};
+  alignas(64) float square[TILE] = {};  // |X|^2
 
   InShorts(int features, float factor)
       : features(features), pairs(pairs_of(features)), factor(factor), rows(TILE * 2 * (size_t)pairs),
-        tile(TILE * (size_t)pairs) {}
+        tile(TILE * (size_t)pairs), names(SPAN * KEYS) {
+    for (int j = 0; j < SPAN * KEYS; j++) names[j] = j;
+  }
 
 #if WEFT_SHORTS
   static void eight(const float* x, const float* centre, __m128 factor, int16_t* out) {
@@ -53,16 +61,33 @@ struct InShorts {
         sum += number(products(x, x));
       }
       store(square + p, sum);
-      store(best + p, every(FAR));
-      store(second + p, every(FAR));
-      store(index + p, every((int32_t)0));
     }
-    for (int b = 0; b < blocks; b++)
-      for (int p = 0; p < used; p += W * POINTS)
-        block(table + (size_t)b * pairs * KEYS, bias + (size_t)b * KEYS, b * KEYS, p);
+    for (int first = 0; first < blocks; first += SPAN) {
+      for (int p = 0; p < used; p += W) store(one + p, every(FAR)), store(two + p, every(FAR));
+      const int last = std::min(blocks, first + SPAN);
+      for (int b = first; b < last; b++)
+        for (int p = 0; p < used; p += W * POINTS)
+          block(table + (size_t)b * pairs * KEYS, bias + (size_t)b * KEYS, names.data() + (b - first) * KEYS, p);
+      for (int p = 0; p < used; p += W) merge(first, p);
+    }
   }
 
-  void block(const int32_t* w, const int32_t* bias, int32_t first, int p) {
+  // Takes the best of a span over to the best of all.
+  void merge(int32_t span, int p) {
+    const Ints found = load(one + p), near = found & ~NAMES, next = load(two + p) & ~NAMES;
+    const Ints name = (found & NAMES) + span * KEYS;
+    if (!span) {
+      store(best + p, near), store(second + p, next), store(index + p, name);
+      return;
+    }
+    const Ints known = load(best + p), less = near < known;
+    store(second + p, least(most(near, known), least(next, load(second + p))));
+    store(best + p, least(near, known));
+    store(index + p, less ? name : load(index + p));
+  }
+
+  // On its own: inlined, its sums would not be held in registers.
+  __attribute__((noinline)) void block(const int32_t* w, const int32_t* bias, const int32_t* name, int p) {
     Ints sum[KEYS][POINTS];
 #pragma GCC unroll 8
     for (int j = 0; j < KEYS; j++)
@@ -83,17 +108,15 @@ struct InShorts {
 #pragma GCC unroll 8
     for (int q = 0; q < POINTS; q++) {
       const int at = p + q * W;
-      Ints one = load(best + at), two = load(second + at), name = load(index + at);
+      Ints near = load(one + at), next = load(two + at);
 #pragma GCC unroll 8
       for (int j = 0; j < KEYS; j++) {
-        const Ints v = sum[j][q], less = v < one;
-        two = least(two, most(v, one));
-        one = least(v, one);
-        name = less ? every(first + j) : name;
+        const Ints v = named(sum[j][q], every(name[j]));
+        next = least(next, most(v, near));
+        near = least(v, near);
       }
-      store(best + at, one);
-      store(second + at, two);
-      store(index + at, name);
+      store(one + at, near);
+      store(two + at, next);
     }
   }
 #else

@@ -14,7 +14,7 @@ from weft_runtime.workers import cores
 LEVELS = (2, 12)  # pieces of a number that sums have room for: first these, then those
 LARGEST, SMALLEST = 900, -500  # exponents of the largest number that the pieces can hold
 MOST = 1 << 25  # rows whose pieces 64 bits hold
-NEAR = 2  # pieces that each thread sums by itself, as segment.cpp has it
+NEAR = 2  # pieces that each thread sums by itself, as adder.h has it
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +32,8 @@ class NativeSums:
     base: Tensor | None = None
     counts: Tensor = field(init=False)  # rows of every segment
     empty: int = 0  # segments without rows
-    _call: Segments = field(init=False)
+    full: bool = False  # the numbers differ by too many bits
+    call: Segments = field(init=False)
     _levels: int = LEVELS[0]
     _held: list[Tensor] = field(default_factory=list)  # what the call points to
     _labels: Tensor | None = None
@@ -58,7 +59,7 @@ class NativeSums:
         work = torch.zeros(threads - 1, NEAR, self.segments, columns, dtype=torch.int64)
         rounded = torch.zeros(self.segments, columns, dtype=torch.float64)
         self._held = [sums, work, rounded]
-        self._call = Segments(
+        self.call = Segments(
             data=self.data.data_ptr(),
             stride=self.data.stride(0),
             rows=len(self.data),
@@ -87,19 +88,46 @@ class NativeSums:
     def _found(self, labels: Tensor, weights: Tensor | None, divide: bool) -> Tensor | None:
         if labels.dtype != torch.int32 or not labels.is_contiguous():
             labels = labels.to(torch.int32).contiguous()
+        if self.full:
+            return None
         out = torch.empty(self.segments, self.data.shape[1], dtype=torch.float64)
         while not self._moved(labels, weights, divide, out):
-            later = [levels for levels in LEVELS if levels > self._levels]
-            if not later:
+            if not self._widen():
                 return None
-            self._levels = later[0]
-            self._begin()
         self._labels, self._weights = labels, weights
-        self.empty = self._call.empty
+        self.empty = self.call.empty
         return out
 
+    def _widen(self) -> bool:
+        """Sums of nothing with room for more pieces; False if there is no more."""
+        later = [levels for levels in LEVELS if levels > self._levels]
+        if not later:
+            self.full = True
+            return False
+        self._levels = later[0]
+        self._begin()
+        return True
+
+    # ------------------------------------------------------------------ rounds: the kernel moves them along itself
+    def begin_rounds(self, out: Tensor, divide: bool) -> None:
+        """Makes the call ready; labels are the kernel's from here on."""
+        call = self.call
+        call.out, call.divide, call.weights = out.data_ptr(), divide, None
+        call.before = None if self._labels is None else self._labels.data_ptr()
+
+    def widen(self, out: Tensor, divide: bool) -> bool:
+        """The same with room for more pieces; False if there is no more."""
+        if not self._widen():
+            return False
+        self.begin_rounds(out, divide)
+        return True
+
+    def end_rounds(self, labels: Tensor) -> None:
+        """Takes the labels of the last round over."""
+        self._labels, self.empty = labels, self.call.empty
+
     def _moved(self, labels: Tensor, weights: Tensor | None, divide: bool, out: Tensor) -> bool:
-        call = self._call
+        call = self.call
         call.labels, call.out, call.divide = labels.data_ptr(), out.data_ptr(), divide
         call.before = None if self._labels is None else self._labels.data_ptr()
         if weights is not None:

@@ -9,38 +9,41 @@
 
 #include "vectors.h"
 
-// Whole numbers of 16 bits that stand for keys, in pairs of features (blocks, pairs, KEYS); see library.py.
-extern "C" struct WeftWhole {
-  int32_t* table;  // null: not wanted
-  int32_t* bias;   // (blocks * KEYS)
-  double scale;    // out: keys and queries times this are rounded to whole numbers; 0: they do not fit
-  double reach;    // out: the length of the longest key, in whole numbers
-  double most;     // out: the largest bias
-  double error;    // out: no key is farther than this from what stands for it
+namespace weft {
+
+constexpr double U = 0x1p-24, ROOM = 1 + 0x1p-10;  // rounding of float32; room for the rounding of bounds themselves
+
+// Whole numbers of 16 bits that stand for keys, in pairs of features (blocks, pairs, KEYS).
+struct Whole {
+  std::vector<int32_t> table, bias;
+  double scale = 0;  // keys and queries times this are rounded to whole numbers; 0: they do not fit
+  double reach;      // the length of the longest key, in whole numbers
+  double most;       // the largest bias
+  double error;      // no key is farther than this from what stands for it
 };
 
-// See library.py, which has the same fields in the same order.
-extern "C" struct WeftTable {
+struct Table {
+  // given
   const double* keys;    // (count, features)
   const double* offset;  // (count) what the score adds for features that all queries share
   const double* centre;  // (features)
   int32_t count;
   int32_t features;
-  int32_t distance;  // 1: distances, 0: inner products
-  double power;      // of the keys
-  double both;       // power of the keys times power of the queries
-  double length;     // of most queries, centred and scaled
-  double top;        // no feature of a query is larger, centred and scaled
-  float* table;      // out: blocks of KEYS keys (blocks, features, KEYS)
-  float* bias;       // out: (blocks * KEYS), +infinity for keys that are not there
-  WeftWhole shorts;  // the same in 16 bits
-  double reach;      // out: the length of the longest key, centred and scaled
-  double most;       // out: the largest offset, scaled
-  double peak;       // out: the largest number in keys and offset
-  int32_t whole;     // out: all of them are whole numbers
+  int32_t distance;   // 1: distances, 0: inner products
+  double power;       // of the keys
+  double both;        // power of the keys times power of the queries
+  double length = 0;  // of most queries, centred and scaled
+  double top = 0;     // no feature of a query is larger, centred and scaled
+  bool in_shorts = false;  // whether it is made in 16 bits, too
+  // made
+  std::vector<float> table;  // blocks of KEYS keys (blocks, features, KEYS)
+  std::vector<float> bias;   // (blocks * KEYS), +infinity for keys that are not there
+  Whole shorts;
+  double reach;  // above the length of every key, centred and scaled
+  double most;   // above every offset, scaled
+  double peak;   // the largest number in keys and offset
+  bool whole;    // all of them are whole numbers
 };
-
-namespace weft {
 
 constexpr float INF = std::numeric_limits<float>::infinity();
 constexpr int32_t FAR = std::numeric_limits<int32_t>::max();
@@ -48,13 +51,13 @@ constexpr int32_t FAR = std::numeric_limits<int32_t>::max();
 inline int padded(int count) { return (count + KEYS - 1) / KEYS * KEYS; }
 inline int pairs_of(int features) { return (features + 7) / 8 * 4; }
 
-inline double centred(const WeftTable& t, int j, int f) {
+inline double centred(const Table& t, int j, int f) {
   const double number = t.keys[(size_t)j * t.features + f];
   return (t.distance ? number - t.centre[f] : number) * t.power;
 }
 
 // Numbers of 16 bits such that no score of a query of the usual length leaves 32 bits.
-inline void fill_shorts(WeftTable& t, WeftWhole& out, double largest) {
+inline void fill_shorts(Table& t, Whole& out, double largest) {
   out.scale = 0;
   const double longest = std::max(t.reach, t.length) + 0x1p-60;
   double scale = 32766 / (std::max(t.top, largest) + 0x1p-60);
@@ -65,8 +68,10 @@ inline void fill_shorts(WeftTable& t, WeftWhole& out, double largest) {
   out.reach = out.most = out.error = 0;
   const int pairs = pairs_of(t.features);
   std::vector<int16_t> row(2 * (size_t)pairs);
+  out.table.resize((size_t)padded(t.count) * pairs);
+  out.bias.resize(padded(t.count));
   for (int j = 0; j < padded(t.count); j++) {
-    int32_t* to = out.table + (size_t)(j / KEYS) * pairs * KEYS + j % KEYS;
+    int32_t* to = out.table.data() + (size_t)(j / KEYS) * pairs * KEYS + j % KEYS;
     double square = 0, error = 0;
     std::fill(row.begin(), row.end(), 0);
     for (int f = 0; j < t.count && f < t.features; f++) {
@@ -90,12 +95,14 @@ inline void fill_shorts(WeftTable& t, WeftWhole& out, double largest) {
   out.scale = scale;
 }
 
-inline void fill(WeftTable& t) {
+inline void fill(Table& t) {
   t.reach = t.most = t.peak = t.shorts.scale = 0;
-  t.whole = 1;
+  t.whole = true;
+  t.table.resize((size_t)padded(t.count) * t.features);
+  t.bias.resize(padded(t.count));
   double largest = 0;
   for (int j = 0; j < padded(t.count); j++) {
-    float* out = t.table + (size_t)(j / KEYS) * t.features * KEYS + j % KEYS;
+    float* out = t.table.data() + (size_t)(j / KEYS) * t.features * KEYS + j % KEYS;
     if (j >= t.count) {
       t.bias[j] = INF;
       for (int f = 0; f < t.features; f++) out[(size_t)f * KEYS] = 0;
@@ -117,9 +124,9 @@ inline void fill(WeftTable& t) {
     t.whole &= t.offset[j] == std::nearbyint(t.offset[j]);
   }
   t.peak = std::max(t.peak, t.most);
-  t.reach = std::sqrt(t.reach);
-  t.most *= t.both;
-  if (t.shorts.table) fill_shorts(t, t.shorts, largest);
+  t.reach = std::sqrt(t.reach) * ROOM + 0x1p-60;
+  t.most *= t.both * ROOM;
+  if (t.in_shorts) fill_shorts(t, t.shorts, largest);
 }
 
 }  // namespace weft

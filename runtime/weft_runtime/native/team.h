@@ -1,20 +1,70 @@
 // Threads that lend a hand: the caller goes through the pieces of a task, and so do helpers that have a core to run on.
 //
 // The caller waits only for pieces that a helper is at work on, never for a helper to come: a busy machine costs no more
-// than the help. Helpers live as long as one call and hold nothing but the team itself, so none is waited for at the end.
+// than the help. Helpers hold nothing but the team itself, so none is waited for at the end. Between calls they sleep: new
+// threads often stay on the core of the caller for longer than a call takes, threads that wake up rarely do.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <type_traits>
+#include <vector>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
 
 namespace weft {
+
+class Team;
+
+// Threads that sleep until a team needs them. A process that was forked has its own.
+class Crew {
+ public:
+  static Crew& ours() {
+    static std::atomic<Crew*> known{nullptr};
+    Crew* crew = known.load(std::memory_order_acquire);
+    if (!crew || crew->process_ != process()) {  // what is left of another process is not touched
+      Crew* made = new Crew;
+      if (known.compare_exchange_strong(crew, made, std::memory_order_acq_rel)) crew = made;
+      else delete made;
+    }
+    return *crew;
+  }
+
+  inline void lend(const std::shared_ptr<Team>& team, int many);
+
+ private:
+  struct Helper {
+    std::shared_ptr<Team> team;
+    int who = 0;
+    std::condition_variable wake;
+  };
+
+  static int64_t process() {
+#if defined(__unix__) || defined(__APPLE__)
+    return getpid();
+#else
+    return 0;
+#endif
+  }
+
+  inline void live(Helper* helper);
+
+  const int64_t process_ = process();
+  std::mutex lock_;
+  std::vector<Helper*> idle_;
+  size_t all_ = 0;
+};
 
 class Team {
  public:
@@ -23,7 +73,7 @@ class Team {
   static void run(int threads, Work work) {
     auto team = std::make_shared<Team>();
     try {
-      for (int t = 1; t < threads; t++) std::thread([team] { team->help(); }).detach();
+      if (threads > 1) Crew::ours().lend(team, threads - 1);
     } catch (const std::exception&) {
       // fewer than hoped for
     }
@@ -34,40 +84,59 @@ class Team {
     work(*team);
   }
 
-  // piece(number) for every number below `count`, which is less than a million. Pieces must not throw.
+  // piece(number), or piece(number, who), for every number below `count`, which is less than a million; `who` is below
+  // the number of threads, the caller is 0. Pieces must not throw.
   template <class Piece>
   void share(int64_t count, Piece piece) {
-    if (count == 1) return piece(0);
     task_ = &piece;
-    call_ = [](void* task, int64_t number) { (*(Piece*)task)(number); };
+    call_ = [](void* task, int64_t number, int who) {
+      if constexpr (std::is_invocable_v<Piece, int64_t, int>) (*(Piece*)task)(number, who);
+      else (*(Piece*)task)(number);
+    };
+    if (count == 1) return call_(task_, 0, 0);
     done_.store(0, std::memory_order_relaxed);
     const uint64_t turn = (ticket_.load(std::memory_order_relaxed) >> (2 * BITS)) + 1;
     ticket_.store(turn << (2 * BITS) | (uint64_t)count << BITS, std::memory_order_release);
-    while (one(true)) {
+    while (one(true, 0)) {
     }
     for (int spin = 0; done_.load(std::memory_order_acquire) < count; spin++) rest(spin);
   }
 
+  // work(first, last, who) for ranges of at most `chunk` rows until all are done; false when it threw: memory ran out.
+  template <class Work>
+  bool ranges(int64_t rows, int64_t chunk, Work work) {
+    std::atomic<bool> good{true};
+    share((rows + chunk - 1) / chunk, [&](int64_t at, int who) {
+      try {
+        if (good) work(at * chunk, std::min(rows, (at + 1) * chunk), who);
+      } catch (const std::exception&) {
+        good = false;
+      }
+    });
+    return good;
+  }
+
  private:
+  friend class Crew;
   static constexpr int BITS = 20, SPINS = 1000;
 
   // Takes a piece and does it: the caller from the front, helpers from the back, so that each meets its own pieces again
   // in the next task of the kind. A ticket names the task, so that nobody takes a piece of one that is over.
-  bool one(bool front) {
+  bool one(bool front, int who) {
     constexpr uint64_t mask = (1u << BITS) - 1;
     uint64_t ticket = ticket_.load(std::memory_order_acquire), rest;
     do {
       if ((ticket & mask) >= (ticket >> BITS & mask)) return false;
       rest = front ? ticket + 1 : ticket - (1u << BITS);
     } while (!ticket_.compare_exchange_weak(ticket, rest, std::memory_order_acq_rel));
-    call_(task_, (int64_t)(front ? ticket & mask : (rest >> BITS & mask)));
+    call_(task_, (int64_t)(front ? ticket & mask : (rest >> BITS & mask)), who);
     done_.fetch_add(1, std::memory_order_release);
     return true;
   }
 
-  void help() {
+  void help(int who) {
     for (int spin = 0; !stop_.load(std::memory_order_acquire); spin++) {
-      if (one(false))
+      if (one(false, who))
         spin = 0;
       else
         rest(spin);
@@ -84,10 +153,40 @@ class Team {
   }
 
   void* task_ = nullptr;
-  void (*call_)(void*, int64_t) = nullptr;
+  void (*call_)(void*, int64_t, int) = nullptr;
   std::atomic<uint64_t> ticket_{0};  // number of the task, end and start of the pieces that are left
   std::atomic<int64_t> done_{0};
   std::atomic<bool> stop_{false};
 };
+
+void Crew::lend(const std::shared_ptr<Team>& team, int many) {
+  std::lock_guard<std::mutex> held(lock_);
+  for (int who = 1; who <= many; who++) {
+    Helper* helper = idle_.empty() ? nullptr : idle_.back();
+    if (helper) {
+      idle_.pop_back();
+    } else {
+      auto made = std::make_unique<Helper>();
+      idle_.reserve(++all_);  // so that none fails to come back
+      std::thread([this, fresh = made.get()] { live(fresh); }).detach();
+      helper = made.release();
+    }
+    helper->team = team, helper->who = who;
+    helper->wake.notify_one();
+  }
+}
+
+void Crew::live(Helper* helper) {
+  std::unique_lock<std::mutex> held(lock_);
+  for (;;) {
+    helper->wake.wait(held, [&] { return helper->team != nullptr; });
+    const std::shared_ptr<Team> team = std::move(helper->team);
+    const int who = helper->who;
+    held.unlock();
+    team->help(who);
+    held.lock();
+    idle_.push_back(helper);
+  }
+}
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #if defined(__SSE__) || defined(__AVX__)
 #include <immintrin.h>
@@ -19,6 +20,21 @@ constexpr int W = 8, POINTS = 2, KEYS = 6;  // 12 sums in 16 registers
 constexpr int W = 4, POINTS = 2, KEYS = 4;
 #endif
 constexpr int TILE = 64;  // queries whose features are held together; a multiple of W * POINTS
+
+// Numbers that start at a line of the cache, so that no vector lies in two: such ones cost several times as much.
+template <class Number>
+class Lines {
+ public:
+  explicit Lines(size_t count) : lines_((count * sizeof(Number) + sizeof(Line) - 1) / sizeof(Line)) {}
+  Number* data() { return (Number*)lines_.data(); }
+  Number& operator[](size_t at) { return data()[at]; }
+
+ private:
+  struct alignas(64) Line {
+    char bytes[64] = {};
+  };
+  std::vector<Line> lines_;
+};
 
 typedef float Floats __attribute__((vector_size(4 * W)));
 typedef int32_t Ints __attribute__((vector_size(4 * W)));
@@ -39,6 +55,22 @@ static inline Ints every(int32_t x) { return Ints{} + x; }
 static inline Floats number(Ints v) { return __builtin_convertvector(v, Floats); }
 static inline Ints least(Ints a, Ints b) { return a < b ? a : b; }
 static inline Ints most(Ints a, Ints b) { return a > b ? a : b; }
+static inline bool any(Ints v) {
+  int32_t found = 0;
+  for (int i = 0; i < W; i++) found |= v[i];
+  return found;
+}
+
+// The name of a key in the lowest bits of its score.
+constexpr int NAME_BITS = 10;
+constexpr int32_t NAMES = (1 << NAME_BITS) - 1;
+static inline Ints named(Ints score, Ints name) {
+#if defined(__AVX512F__)
+  return (Ints)_mm512_ternarylogic_epi32((__m512i)score, (__m512i)every(NAMES), (__m512i)name, 0xBA);
+#else
+  return (score & ~NAMES) | name;
+#endif
+}
 
 // Sums of two products of 16 bits each, where the machine has them; a value that is not to be loaded anew.
 #if defined(__AVX512F__) ? defined(__AVX512BW__) : defined(__AVX__) ? defined(__AVX2__) : defined(__SSE2__)
@@ -52,13 +84,18 @@ static inline Ints products(Ints a, Ints b) { return (Ints)_mm_madd_epi16((__m12
 #endif
 // sum += products of a and b, without a copy of the sum.
 static inline void add_products(Ints& sum, Ints a, Ints b) {
+#if defined(__AVX512VNNI__) && defined(__AVX512F__)
+  asm("vpdpwssd %1, %2, %0" : "+v"(sum) : "v"(b), "v"(a));
+#elif defined(__AVXVNNI__) && defined(__AVX2__)
+  asm("{vex} vpdpwssd %1, %2, %0" : "+x"(sum) : "x"(b), "x"(a));
+#elif defined(__AVX512F__)
   const Ints both = products(a, b);
-#if defined(__AVX512F__)
   asm("vpaddd %1, %0, %0" : "+v"(sum) : "v"(both));
 #elif defined(__AVX2__)
+  const Ints both = products(a, b);
   asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(both));
 #else
-  sum += both;
+  sum += products(a, b);
 #endif
 }
 static inline void in_register(Ints& v) {

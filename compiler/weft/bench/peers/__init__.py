@@ -50,6 +50,11 @@ def _in_float32(how: str, **options: Any) -> Peer:
     return Peer(f"weft, float32 at once, {how}", "weft.bench.peers.ours:InFloat32", options, policy=KEEPS)
 
 
+def _batch(how: str, **options: Any) -> Peer:
+    policy = "" if "spec" in options else KEEPS
+    return Peer(f"weft, {how}", "weft.bench.peers.ours:Batch", options, policy=policy)
+
+
 def _sklearn(algorithm: str) -> Peer:
     title = f"scikit-learn {algorithm}"
     return Peer(
@@ -75,11 +80,12 @@ PEERS: dict[str, Peer] = {
     "weft-reference": _ours("weft, reference backend", backend="reference", again=False),
     "weft-dual": Peer("weft", "weft.bench.peers.ours:Transport", {"spec": "sinkhorn_dual"}),
     "weft-sweeps": Peer("weft", "weft.bench.peers.ours:Transport", {"spec": "sinkhorn_log"}),
-    "weft-batch": Peer("weft, a batch in one call", "weft.bench.peers.ours:Batch", {"form": "batch"}, policy=KEEPS),
-    "weft-ragged": Peer(
-        "weft, a ragged batch in one call", "weft.bench.peers.ours:Batch", {"form": "ragged"}, policy=KEEPS
-    ),
-    "weft-one-large": Peer("weft, one large problem", "weft.bench.peers.ours:Batch", {"form": "large"}, policy=KEEPS),
+    "weft-batch": _batch("a batch in one call", form="batch"),
+    "weft-ragged": _batch("a ragged batch in one call", form="ragged"),
+    "weft-one-large": _batch("one large problem", form="large"),
+    "weft-soft-batch": _batch("a batch in one call", form="batch", spec="soft_kmeans"),
+    "weft-soft-ragged": _batch("a ragged batch in one call", form="ragged", spec="soft_kmeans"),
+    "weft-soft-one-large": _batch("one large problem", form="large", spec="soft_kmeans"),
     "sklearn-lloyd": _sklearn("lloyd"),
     "sklearn-elkan": _sklearn("elkan"),
     "sklearn-one-by-one": Peer(

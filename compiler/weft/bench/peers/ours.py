@@ -14,7 +14,7 @@ import numpy as np
 
 import weft
 from weft.bench.peers.contestant import Arrays, Contestant, Outcome
-from weft.bench.samples import REGULARISATION, STEP
+from weft.bench.samples import REGULARISATION, SHARPNESS, STEP
 from weft.bench.workloads import Workload
 
 TRUSTING = "-DWEFT_TRUSTING"  # compiles the search without a second best
@@ -166,8 +166,11 @@ class Transport(_Ours):
 class Batch(_Ours):
     """Many small problems in one call, or their points as one large problem."""
 
-    def __init__(self, form: str) -> None:
-        self.form = form
+    def __init__(self, form: str, spec: str = "lloyd") -> None:
+        self.form, self.spec = form, spec
+
+    def params(self) -> dict[str, float]:
+        return {"gamma": SHARPNESS} if self.spec == "soft_kmeans" else {}
 
     def hold(self, inputs: Arrays) -> Any:
         import torch
@@ -188,10 +191,12 @@ class Batch(_Ours):
     def read(self, answer: Any) -> dict[str, Any]:
         import torch
 
-        labels, centers = answer["labels"].indices, answer["centers"]
-        if self.form == "large":
-            centers = centers[None]
-        return {"centers": centers, "labels": labels[labels >= 0], "sizes": torch.tensor(self._sizes)}
+        centers = answer["centers"][None] if self.form == "large" else answer["centers"]
+        told = {"centers": centers, "sizes": torch.tensor(self._sizes)}
+        if "labels" in answer:
+            labels = answer["labels"].indices
+            told["labels"] = labels[labels >= 0]
+        return told
 
 
 def ragged_sizes(problems: int, points: int) -> list[int]:
