@@ -27,9 +27,11 @@ MOVES = """
     scatter_.value nonzero index.Tensor where.self cat full _local_scalar_dense
 """
 ARITHMETIC = """
-    add.Tensor sub.Tensor mul.Tensor maximum minimum amin amax neg eq.Tensor
+    add.Tensor add.out add_.Tensor sub.Tensor sub_.Tensor mul.Tensor maximum minimum minimum.out amin amin.out amax neg
+    eq.Tensor ne.Scalar
     lt.Tensor le.Tensor gt.Tensor gt.Scalar gt.Scalar_out gt.Tensor_out
-    bitwise_and.Scalar bitwise_and_.Scalar bitwise_or_.Tensor bitwise_and.Tensor bitwise_and_.Tensor bitwise_not
+    bitwise_and.Scalar bitwise_and.Scalar_out bitwise_and_.Scalar bitwise_or_.Tensor bitwise_and.Tensor
+    bitwise_and_.Tensor bitwise_not
 """
 
 ran: Counter[str] = Counter()  # operations, by name
@@ -108,8 +110,8 @@ def _kernel(name: str, flush: bool) -> Callable[..., Any]:
         args, options = tree_map(inside, (args, options))
         if flush and not name.partition(".")[0].endswith("_"):
             args = tree_map(lambda value: flushed(value) if isinstance(value, Tensor) else value, args)
-        if "rounding" in flaws and name == "amin" and not _real(args[0]):  # whole numbers compared as float32
-            return given(operation(args[0].to(torch.float32), *args[1:], **options).to(args[0].dtype))
+        if "rounding" in flaws and name.startswith("amin") and not _real(args[0]):  # compared as float32
+            args = (args[0].to(torch.float32).to(torch.float64).to(args[0].dtype), *args[1:])
         return tree_map(outside, operation(*args, **options))
 
     return run
@@ -123,6 +125,13 @@ def _mm(one: Small, other: Small) -> Tensor:
 def _mm_out(one: Small, other: Small, *, out: Small) -> Tensor:
     ran["mm"] += 1
     out.raw.copy_(product(one.raw, other.raw))
+    return out
+
+
+def _addmm_out(bias: Small, one: Small, other: Small, *, beta: float = 1, alpha: float = 1, out: Small) -> Tensor:
+    ran["mm"] += 1
+    assert (beta, alpha) == (1, 1)
+    out.raw.copy_(flushed(product(one.raw, other.raw) + flushed(bias.raw)))
     return out
 
 
@@ -157,4 +166,5 @@ _library.impl(
 )  # torch would make it a plain tensor
 _library.impl("mm", _mm, "PrivateUse1")
 _library.impl("mm.out", _mm_out, "PrivateUse1")
+_library.impl("addmm.out", _addmm_out, "PrivateUse1")
 _library.impl("_copy_from", _copy, "PrivateUse1")

@@ -16,7 +16,10 @@ from weft.bench.samples import arrays
 from weft.bench.targets import TARGETS, Target
 from weft.bench.verdicts import mark, verdicts
 from weft.bench.workloads import NAMES, WORKLOADS, find, scaled
-from weft_runtime.native import building
+from weft_runtime import segment
+from weft_runtime.native import building, library
+
+sort = segment.SegmentSum._sort
 
 
 def test_ratios_are_of_times_per_iteration() -> None:
@@ -82,6 +85,19 @@ def test_only_the_bench_can_do_without_a_certificate() -> None:
     with pytest.raises(ValueError, match="one layer"):
         PEERS["trusted"].make().prepare(replace(find("certificate-32-1000"), iterations=2), 1)
     assert TRUSTING not in building.FLAGS
+
+
+def test_torch_alone_runs_without_native_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    for kernel in ("finder", "rounds", "segments"):
+        monkeypatch.setattr(library.Library, kernel, lambda *_: asked.append("native"))
+    monkeypatch.setattr(segment.SegmentSum, "_sort", lambda sums: asked.append("torch") or sort(sums))
+    work = replace(find("torch-16-64"), n=3000, k=64)
+    alone = PEERS["weft-torch"].make()
+    alone.prepare(work, 1)
+    answer = alone.run(alone.hold(arrays(work)), 2)
+    assert asked == ["torch"]
+    assert alone.outcome(answer, 2).facts["backend"] == "linear"
 
 
 def test_memory_is_per_point_beyond_what_threads_may_take() -> None:

@@ -13,7 +13,7 @@ import torch
 import weft
 import weft_runtime
 from linear_cases import assert_same_bits, both, compiled, plain, problem
-from weft_runtime import heads_nearest, heads_segment, heads_stream, held, nearest, search, segment
+from weft_runtime import heads_nearest, heads_segment, heads_stream, held, limbs, minima, nearest, search, segment
 from weft_runtime.native.library import Library
 
 HARD = ["lloyd", "lloyd_split", "weighted_kmeans", "spherical_kmeans", "kmedoids", "trimmed_kmeans", "nearest_neighbor"]
@@ -34,11 +34,12 @@ def shrink(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """Blocks of about so many numbers, in all modules that work in blocks."""
     monkeypatch.setattr(heads_nearest, "library", lambda build: None)  # torch works in blocks
     monkeypatch.setattr(heads_segment, "library", lambda build: None)
-    monkeypatch.setattr(nearest, "block_rows", lambda keys: max(1, entries // keys))
     monkeypatch.setattr(heads_nearest, "block_rows", lambda keys: max(1, entries // keys))
     monkeypatch.setattr(nearest, "KEYS", 4)
+    monkeypatch.setattr(minima, "SCORES", entries)
+    monkeypatch.setattr(segment, "FLUSHED", entries)
     monkeypatch.setattr(heads_nearest, "SETTLED", entries)
-    monkeypatch.setattr(segment, "BLOCK", entries)
+    monkeypatch.setattr(limbs, "BLOCK", entries)
     monkeypatch.setattr(heads_stream, "TILE", entries)
     monkeypatch.setattr(heads_stream, "KEYS", 4)
     monkeypatch.setattr(held, "ENTRIES", entries)
@@ -46,9 +47,12 @@ def shrink(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
 
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("entries", [1, 7, 64, 1 << 20])
-def test_no_block_size_changes_a_bit(name: str, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference, linear = both(compiled(name, count=6))
-    inputs = problem(name, "exact ties on a grid", 29, 5, k=6)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_block_size_changes_a_bit(
+    name: str, entries: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference, linear = both(compiled(name, count=6), dtype)
+    inputs = problem(name, "exact ties on a grid", 29, 5, str(dtype)[6:], k=6)
     expected = reference.final(inputs, seed=1)
     shrink(monkeypatch, entries)
     assert_same_bits(expected, linear.final(inputs, seed=1))
@@ -100,6 +104,23 @@ def test_no_number_of_threads_changes_a_bit(count: int) -> None:
     with threads(count):
         assert_same_bits(expected, model(x=points, c=points[:5]))
         assert torch.get_num_threads() == count
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("family", ["random", "exact ties on a grid"])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_torch_alone_changes_no_bit(count: int, family: str, offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = {key: value + offset for key, value in problem("lloyd", family, 4000, 8, "float32", k=20).items()}
+    inputs["c"][7] = inputs["c"][3]
+    reference, linear = both(compiled("lloyd", count=20), torch.float32)
+    expected = reference.final(inputs, layers=4)
+    monkeypatch.setattr(heads_nearest, "library", lambda build: None)
+    monkeypatch.setattr(heads_segment, "library", lambda build: None)
+    monkeypatch.setattr(minima, "WIDEST", 1024)
+    with threads(count):
+        assert_same_bits(expected, linear.final(inputs, layers=4))
+    assert linear.report.backend == "linear"
+    assert reference.report.total.exact == linear.report.total.exact
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

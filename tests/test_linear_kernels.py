@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import pytest
@@ -11,13 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from weft_runtime import limbs, segment
 from weft_runtime.decide import EXACT, decide
+from weft_runtime.few_terms import rounded_sum
 from weft_runtime.held import Deferred, Dense, Sparse, Uniform, same, sparse
 from weft_runtime.ir import Weighting
 from weft_runtime.nearest import Found, nearest, ready
 from weft_runtime.plan import Uncovered
 from weft_runtime.segment import SegmentSum
 from weft_runtime.squares import Squares
+from weft_runtime.workers import each
 
 CPU = torch.device("cpu")
 NUMBERS = st.one_of(
@@ -51,6 +59,124 @@ def test_sums_of_numbers_too_far_apart_are_left_to_the_reference() -> None:
     values = torch.tensor([[1e200], [1e-300]], dtype=torch.float64)
     with pytest.raises(Uncovered, match="orders of magnitude"):
         SegmentSum(lambda rows: values[rows], 2, 1, 1, CPU).sums(torch.tensor([0, 0]))
+
+
+@pytest.mark.parametrize("family", ["ordinary", "many orders", "whole", "tiny", "huge", "offset", "double"])
+@pytest.mark.parametrize("flushed", [1, 16, segment.FLUSHED])
+@pytest.mark.parametrize("count", [1, 2])
+def test_sums_of_stored_numbers_have_the_bits_of_exact_sums(
+    family: str, flushed: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment, "FLUSHED", flushed)
+    monkeypatch.setattr(limbs, "BLOCK", 97)
+    generator = torch.Generator().manual_seed(3)
+    values = torch.randn(900, 3, generator=generator)
+    values = {
+        "ordinary": values,
+        "many orders": values * 2.0 ** torch.randint(-30, 1, (900, 3), generator=generator),
+        "whole": (values * 9).round(),
+        "tiny": values * 2.0**-100,
+        "huge": values * 2.0**100,
+        "offset": values + 1e3,
+        "double": torch.randn(900, 3, generator=generator, dtype=torch.float64),
+    }[family]
+    values[5:8] *= 2.0**-24  # rows that do not fit where others do
+    total = SegmentSum(lambda rows: values[rows], 900, 3, 4, CPU)
+    labels = torch.randint(-1, 4, (900,), generator=generator).to(torch.int32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        for moved in (0.0, 0.1, 1.0, 0.02, 0.0):
+            change = torch.rand(900, generator=generator) < moved
+            labels = torch.where(change, torch.randint(-1, 4, (900,), generator=generator).to(torch.int32), labels)
+            found = total.sums(labels)
+            for one in range(4):
+                mine = values[labels == one].to(torch.float64)
+                assert found[one].tolist() == [math.fsum(mine[:, column].tolist()) for column in range(3)]
+                assert total.counts is not None
+                assert int(total.counts[one]) == len(mine)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_most_numbers_of_data_need_not_be_cut() -> None:
+    values = torch.randn(4000, 3, generator=torch.Generator().manual_seed(4))
+    values[100] *= 2.0**-24
+    labels = torch.zeros(4000, dtype=torch.int32)
+    cut: list[int] = []
+    original = limbs.LimbSum.terms
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limbs.LimbSum, "terms", lambda self, wanted: cut.append(self.rows) or original(self, wanted))
+        SegmentSum(lambda rows: values[rows], 4000, 3, 1, CPU).sums(labels)
+        wide = values.to(torch.float64) / 3
+        SegmentSum(lambda rows: wide[rows], 4000, 3, 1, CPU).sums(labels)
+    assert 1 <= cut[0] < 40
+    assert cut[1] == 4000
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(-(2**53), 2**53), st.integers(-60, 60)), min_size=3, max_size=3),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_a_few_terms_are_rounded_once(numbers: list[list[tuple[int, int]]]) -> None:
+    terms = [torch.tensor([math.ldexp(a, b) for a, b in term], dtype=torch.float64) for term in numbers]
+    assert rounded_sum(terms).tolist() == [
+        math.fsum(column) for column in zip(*(t.tolist() for t in terms), strict=True)
+    ]
+
+
+def test_a_few_terms_that_end_in_the_middle_of_two_numbers() -> None:
+    for parts in (
+        [1.0, 2.0**-53],
+        [1.0, 2.0**-53, 2.0**-107],
+        [1.0, 2.0**-53, -(2.0**-107)],
+        [1.0, 2.0**-53, 2.0**-120, -(2.0**-121)],
+    ):
+        terms = [torch.tensor([part], dtype=torch.float64) for part in parts]
+        assert rounded_sum(terms).item() == math.fsum(parts)
+
+
+# ---------------------------------------------------------------------- cores
+def test_threads_stay_and_leave_the_number_of_cores_as_it_was() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first = set(each(lambda _: (threading.get_ident(), torch.get_num_threads()), range(20), CPU))
+        again = set(each(lambda _: (threading.get_ident(), torch.get_num_threads()), range(20), CPU))
+        assert {cores for _, cores in first | again} == {1}
+        assert len({name for name, _ in first | again}) <= 2
+        assert torch.get_num_threads() == 2
+        with ThreadPoolExecutor(1) as later:
+            assert later.submit(torch.get_num_threads).result() == 2
+        with pytest.raises(ZeroDivisionError):
+            each(lambda item: 1 // item, range(3), CPU)
+        nested = each(lambda _: len(set(each(lambda _: threading.get_ident(), range(9), CPU))), range(4), CPU)
+        assert nested == [1] * 4
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_starts_threads_of_its_own() -> None:
+    program = """
+import os, torch
+from weft_runtime.workers import each
+torch.set_num_threads(2)
+cpu = torch.device("cpu")
+assert each(lambda item: item + 1, range(4), cpu) == [1, 2, 3, 4]
+child = os.fork()
+if not child:
+    os._exit(0 if each(lambda item: item + 2, range(4), cpu) == [2, 3, 4, 5] else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
 
 
 # ---------------------------------------------------------------------- nearest keys
@@ -188,8 +314,8 @@ def test_sums_of_many_full_numbers_are_correctly_rounded() -> None:
     values = torch.randn(4000, 3, generator=generator, dtype=torch.float64) * 1e3
     labels = torch.randint(0, 2, (4000,), generator=generator)
     found = SegmentSum(lambda rows: values[rows], 4000, 3, 2, CPU).sums(labels)
-    for segment in range(2):
-        assert found[segment].tolist() == [math.fsum(values[labels == segment, c].tolist()) for c in range(3)]
+    for one in range(2):
+        assert found[one].tolist() == [math.fsum(values[labels == one, c].tolist()) for c in range(3)]
 
 
 def test_queries_a_rounding_away_from_the_middle_are_not_certain() -> None:

@@ -18,8 +18,9 @@ from weft_runtime.decide import decide
 from weft_runtime.exact import Choice
 from weft_runtime.held import Dense, Rows, Sparse, blocks
 from weft_runtime.joined import Groups
+from weft_runtime.minima import block_rows, even
 from weft_runtime.native.library import library
-from weft_runtime.nearest import ROOM, Found, Queries, block_rows, nearest, ready
+from weft_runtime.nearest import ROOM, Found, Queries, as_stored, nearest, ready
 from weft_runtime.plan import Uncovered
 from weft_runtime.results import Tiers
 from weft_runtime.scores import SAFE, Scorer
@@ -28,7 +29,7 @@ from weft_runtime.search_groups import GroupSearch
 from weft_runtime.stored import Stored, stored
 from weft_runtime.structure import table
 from weft_runtime.sums import exact_sum
-from weft_runtime.workers import each
+from weft_runtime.workers import cores, each
 
 SETTLED = 1 << 20  # scores settled at a time
 NATIVE = 1 << 20  # products of a head from which compiling the native kernels pays
@@ -304,23 +305,29 @@ def _prepared(call: Call, kind: str) -> Search | None:
 
 
 def _ready(call: Call, kind: str, size: int) -> Queries:
-    parts = [slice(start, min(call.queries, start + size)) for start in range(0, call.queries, size)]
+    every = even(call.queries, size, cores())
+    direct = "" if call.plan.once else direct_slot(call, "query")
+    held = call.query.slot(direct) if direct else None
+    if isinstance(held, Dense) and held.value.dtype == torch.float32 and held.value.device == call.scan:
+        found = as_stored(kind, held.value, every)
+        if found is not None:
+            return found
 
     def measure(rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         block = _features(call, "query", rows)[0]
         return block.sum(0), block.amin(0), block.amax(0)
 
-    found = each(measure, parts, call.device)
-    low = torch.stack([low for _, low, _ in found]).amin(0)
-    high = torch.stack([high for _, _, high in found]).amax(0)
+    ranges = each(measure, every, call.device)
+    low = torch.stack([low for _, low, _ in ranges]).amin(0)
+    high = torch.stack([high for _, _, high in ranges]).amax(0)
     centre = torch.zeros_like(low)
     if kind == "l2":
-        centre = torch.stack([total for total, _, _ in found]).sum(0) / call.queries
+        centre = torch.stack([total for total, _, _ in ranges]).sum(0) / call.queries
         centre = torch.where(torch.isfinite(centre), centre, 0.0)
     peak = float(torch.maximum((low - centre).abs(), (high - centre).abs()).max()) if len(low) else 0.0
     if not peak < 2.0**SAFE:
         raise Uncovered("squares of the data may overflow")
-    return ready(kind, lambda rows: _features(call, "query", rows), parts, centre, peak, call.scan)
+    return ready(kind, lambda rows: _features(call, "query", rows), every, centre, peak, call.scan)
 
 
 def best_head(call: Call) -> Given:

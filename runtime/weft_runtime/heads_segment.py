@@ -13,6 +13,7 @@ from weft_runtime.calls import Call, Classes, ClassRows, Given, classes
 from weft_runtime.exact import Choice
 from weft_runtime.held import Held, Rows, Sparse, Uniform, sparse
 from weft_runtime.joined import Groups
+from weft_runtime.limbs import Values
 from weft_runtime.native.library import Library, library
 from weft_runtime.native.sums import NativeSums
 from weft_runtime.plan import Uncovered
@@ -235,8 +236,21 @@ def _sums(call: Call, labels: Tensor, numbers: Tensor | None, place: Tensor | No
         once = make()
         return once.sums(labels), once.counts
     known = cast(SegmentSum, call.static(("segments", id(call.plan.head)), call.sources("value"), make))
-    known.values = values
+    known.values = _as_stored(call) or values
     return known.sums(labels), known.counts
+
+
+def _as_stored(call: Call) -> Values | None:
+    """The values where they lie, without a change of their type; None if they are computed."""
+
+    def look() -> Tensor | None:
+        found = stored(call.keys, call.lens.value, call.lens.weights, ["value"])
+        return found.data if found is not None and found.plain else None
+
+    data = cast(Tensor | None, call.static(("stored values", id(call.plan.head)), call.sources("value"), look))
+    if data is None:
+        return None
+    return lambda rows: data[rows] if isinstance(rows, slice) else data.index_select(0, rows)
 
 
 def _stored(call: Call) -> tuple[Library, Tensor, float, Tensor | None] | None:

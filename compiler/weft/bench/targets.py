@@ -32,6 +32,7 @@ LLOYD, FAISS = ("sklearn-lloyd",), ("faiss",)
 ANY_PEER = ("sklearn-lloyd", "sklearn-elkan", "faiss")
 SMALL_AND_LARGE = ("lloyd-16-64-small", "lloyd-16-64")
 CLUSTERED = ("clustered-16-64", "clustered-128-256", "clustered-32-1000")
+TORCH = ("torch-16-64-small", "torch-16-64", "torch-128-256", "torch-32-1000")
 DUAL = ("dual-500", "dual-2000", "dual-5000")
 
 TARGETS: tuple[Target, ...] = (
@@ -45,6 +46,7 @@ TARGETS: tuple[Target, ...] = (
     Target("clustered, T = 100: 5e5, 16, 64", ("clustered-16-64",), ANY_PEER, 3, 6),
     Target("clustered, T = 30: 2e5, 128, 256", ("clustered-128-256",), LLOYD, 2.3, 6),
     Target("clustered, T = 30: 2e5, 32, 1000", ("clustered-32-1000",), LLOYD, 5, 12),
+    Target("without a compiler, torch alone", TORCH, LLOYD, 1),
     Target("one iteration, d*k >= 8,000", ("iteration-128-256", "iteration-32-1000"), ("gemm",), 1.5, 1.2, "within"),
     Target(
         "certificate, d*k >= 8,000", ("certificate-128-256", "certificate-32-1000"), ("trusted",), 1.15, None, "within"

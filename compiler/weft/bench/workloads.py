@@ -58,6 +58,7 @@ def _means(
 
 
 ONE_LAYER = ("weft-layer", "gemm")
+TORCH = ("weft-torch", "sklearn-lloyd")
 CERTIFICATE = ("weft-layer", "trusted", "certified")
 UNCERTIFIED = "trusted: for this measure alone, answers of float32 as they come, without second best and float64"
 POT_FLOAT32 = ("pot-knopp-numpy", "pot-knopp-torch", "pot-log-numpy", "pot-log-torch")
@@ -81,6 +82,10 @@ WORKLOADS: tuple[Workload, ...] = (
     _means("clustered-32-1000", 200_000, 32, 1000, 30, (20_000, 5), blobs=True),
     Workload("iteration-128-256", "means", 200_000, 128, 256, 1, ONE_LAYER, (20_000, 1)),
     Workload("iteration-32-1000", "means", 200_000, 32, 1000, 1, ONE_LAYER, (20_000, 1)),
+    Workload("torch-16-64-small", "means", 100_000, 16, 64, 20, TORCH, (20_000, 10)),
+    Workload("torch-16-64", "means", 1_000_000, 16, 64, 10, TORCH, (100_000, 5)),
+    Workload("torch-128-256", "means", 200_000, 128, 256, 10, TORCH, (20_000, 3)),
+    Workload("torch-32-1000", "means", 1_000_000, 32, 1000, 3, TORCH, (20_000, 2)),
     Workload("certificate-128-256", "means", 200_000, 128, 256, 1, CERTIFICATE, (20_000, 1), note=UNCERTIFIED),
     Workload("certificate-32-1000", "means", 200_000, 32, 1000, 1, CERTIFICATE, (20_000, 1), note=UNCERTIFIED),
     Workload(

@@ -70,6 +70,7 @@ def _pot(method: str, arrays: str) -> Peer:
 PEERS: dict[str, Peer] = {
     "weft": _ours("weft"),
     "weft-layer": _ours("weft, one layer", again=False),
+    "weft-torch": Peer("weft, torch alone", "weft.bench.peers.ours:TorchAlone", policy=KEEPS),
     "trusted": _in_float32("trusted", trusted=True),
     "certified": _in_float32("certified", trusted=False),
     "weft-papers": _ours("weft, the papers' wiring", styles={"erase": "attention"}),
