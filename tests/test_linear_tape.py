@@ -99,10 +99,10 @@ def leaps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     original = Tape.run
 
-    def run(tape: Tape, many: int, until_stable: bool) -> tuple[int, bool]:
-        ran = original(tape, many, until_stable)
+    def run(tape: Tape, *settings: Any) -> tuple[list[int], list[bool]]:
+        ran, stable = original(tape, *settings)
         found.append(ran[0])
-        return ran
+        return ran, stable
 
     monkeypatch.setattr(Tape, "run", run)
     return found
