@@ -1,8 +1,8 @@
 // Threads that lend a hand: the caller goes through the pieces of a task, and so do helpers that have a core to run on.
 //
 // The caller waits only for pieces that a helper is at work on, never for a helper to come: a busy machine costs no more
-// than the help. Helpers hold nothing but the team itself, so none is waited for at the end. Between calls they sleep: new
-// threads often stay on the core of the caller for longer than a call takes, threads that wake up rarely do.
+// than the help. Helpers hold nothing but the team itself, so none is waited for at the end. Between calls they sleep; when
+// they wake up they keep off the core of the caller, where new threads, and sometimes others, stay for longer than a call.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,10 @@
 #endif
 #if defined(__unix__) || defined(__APPLE__)
 #include <unistd.h>
+#endif
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
 #endif
 
 namespace weft {
@@ -48,6 +52,18 @@ class Crew {
     std::shared_ptr<Team> team;
     int who = 0;
     std::condition_variable wake;
+    std::thread::native_handle_type thread;
+
+    // Any core that the caller may use, but not the one it is on.
+    void keep_off() {
+#if defined(__linux__)
+      cpu_set_t cores;
+      const int here = sched_getcpu();
+      if (here < 0 || sched_getaffinity(0, sizeof cores, &cores) || CPU_COUNT(&cores) < 2) return;
+      CPU_CLR(here, &cores);
+      pthread_setaffinity_np(thread, sizeof cores, &cores);
+#endif
+    }
   };
 
   static int64_t process() {
@@ -168,9 +184,12 @@ void Crew::lend(const std::shared_ptr<Team>& team, int many) {
     } else {
       auto made = std::make_unique<Helper>();
       idle_.reserve(++all_);  // so that none fails to come back
-      std::thread([this, fresh = made.get()] { live(fresh); }).detach();
+      std::thread fresh([this, own = made.get()] { live(own); });
+      made->thread = fresh.native_handle();
+      fresh.detach();
       helper = made.release();
     }
+    helper->keep_off();
     helper->team = team, helper->who = who;
     helper->wake.notify_one();
   }
