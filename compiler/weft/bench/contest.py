@@ -25,7 +25,7 @@ from weft.bench.results import Contest, Measurement
 from weft.bench.samples import arrays
 from weft.bench.workloads import Workload
 
-PAUSE = 0.02  # seconds in which the threads of the last run come to rest
+PAUSE = 0.3  # seconds in which the threads of the last run come to rest: those of some libraries spin for 0.2
 Say = Callable[[str], None]
 
 
