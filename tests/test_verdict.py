@@ -33,6 +33,33 @@ def test_the_verdict_is_as_strong_as_its_weakest_check() -> None:
     assert not Verdict("t", ()).ok
 
 
+def test_the_first_line_says_what_is_known_of_rounding() -> None:
+    proof = Check("proof (l2)", "all inputs", 1, True, shows="proved", proof=True)
+    near = Check("proof (l2)", "all inputs", 1, True, shows="proved up to eps", proof=True, eps=1e-15)
+    seen = Check("layers (l2, float64)", "8 steps", 2, True, relative=3e-15)
+    single = Check("layers (l2, float32)", "8 steps", 2, True, relative=3e-8)
+    lines = {
+        "proved (exact arithmetic); rounding not bounded": Verdict("t", (proof,)),
+        "proved (exact arithmetic); rounding measured to 3e-15": Verdict("t", (proof, seen, single)),
+        "proved (exact arithmetic); rounding certified to 4e-16 on your data": Verdict("t", (proof,), certified=4e-16),
+        "proved up to eps = 1e-15 (exact arithmetic); rounding measured to 3e-15": Verdict("t", (near, seen)),
+        "tested; rounding measured to 3e-15": Verdict("t", (seen,)),
+        "not shown": Verdict("t", (proof, Check("a", "x", 1, False))),
+    }
+    assert {line: verdict.line for line, verdict in lines.items()} == {line: line for line in lines}
+    for line, verdict in lines.items():
+        assert verdict.text().splitlines()[0] == f"t: {line}"
+        assert verdict.json()["line"] == line
+    assert Verdict("t", (seen,)).json()["rounding"] == {"kind": "measured", "bound": 3e-15}
+
+
+def test_what_is_refuted_is_never_ok() -> None:
+    refuted = Check("proof (l2)", "all inputs", 1, False, shows="refuted", proof=True)
+    assert refuted.strength == "refuted"
+    verdict = Verdict("t", (refuted, Check("layers (l2, float64)", "8 steps", 2, True)))
+    assert (verdict.verdict, verdict.line, verdict.ok) == ("refuted", "refuted", False)
+
+
 def test_json_is_plain_and_finite() -> None:
     verdict = Verdict("t", (Check("a", "x", 1, False, worst=np.inf, detail="why"),), seed=4)
     back = json.loads(json.dumps(verdict.json(), allow_nan=False))

@@ -113,9 +113,7 @@ def verdict_html(verdict: Verdict) -> str:
     notes = [f"<div>on condition that {text(one)}</div>" for one in verdict.conditions]
     failed = [f"<div>{text(check.called)}: {text(check.detail)}</div>" for check in verdict.checks if not check.passed]
     mark = "✓" if verdict.ok else "✗"
-    return frame(
-        f"{mark} {verdict.verdict}", verdict.name, f"<div>{text(verdict.claim)}</div>", *notes, checks, *failed
-    )
+    return frame(f"{mark} {verdict.line}", verdict.name, f"<div>{text(verdict.claim)}</div>", *notes, checks, *failed)
 
 
 def _allowed(check: object) -> str:

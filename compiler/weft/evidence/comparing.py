@@ -36,6 +36,12 @@ class Observation:
     def allowed(self) -> float:
         return 0.0 if self.settled else self.tolerance.allowed
 
+    @property
+    def relative(self) -> float:
+        """The error in units of the largest value; nothing where that is zero, or too small to have a precision."""
+        scale = self.tolerance.scale
+        return self.error / scale if scale > self.tolerance.smallest else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Divergence:

@@ -41,6 +41,7 @@ def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[
         detail=detail,
         shows="tested" if weakest == "not shown" else weakest,
         proof=True,
+        eps=max(proof.eps for proof in found),
     )
     return check, found
 

@@ -196,6 +196,7 @@ def passed(name: str, outcomes: Sequence[Outcome], backend: str) -> Check:
         detail="; ".join(notes),
         settled=_settled(outcomes),
         backend=ran,
+        relative=max((seen.relative for outcome in outcomes for seen in outcome.seen), default=None),
     )
 
 

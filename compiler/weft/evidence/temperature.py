@@ -86,6 +86,7 @@ def _check(name: str, found: list[Certificate], detail: str) -> Check:
         detail="; ".join(notes),
         shows="proved up to eps",
         certificate=True,
+        eps=max((max(layer.bounds.values(), default=0.0) for layer in good), default=np.inf),
         leads=tuple(_leads(found)),
     )
 

@@ -11,8 +11,25 @@ from weft.evidence.by_depth import Assignment
 from weft.proof.report import Proof
 from weft.source import printable
 
-Strength: TypeAlias = Literal["proved", "proved up to eps", "tested", "not shown"]
-ORDER: tuple[Strength, ...] = ("proved", "proved up to eps", "tested", "not shown")  # strongest first
+Strength: TypeAlias = Literal["proved", "proved up to eps", "tested", "not shown", "refuted"]
+ORDER: tuple[Strength, ...] = ("proved", "proved up to eps", "tested", "not shown", "refuted")  # strongest first
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """What is known of rounding in float64: `bound` is relative to the largest value of a field, per step.
+
+    certified: no rounding on these data can be larger, by an analysis of the program's own matrices
+    measured: the largest difference seen from the interpreter, which itself rounds once; not bounded: nothing is known
+    """
+
+    kind: Literal["certified", "measured", "not bounded"] = "not bounded"
+    bound: float = math.inf
+
+    def __str__(self) -> str:
+        if self.kind == "not bounded":
+            return "rounding not bounded"
+        return f"rounding {self.kind} to {self.bound:.2g}" + " on your data" * (self.kind == "certified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +94,8 @@ class Check:
     the largest relative error of a weight that stands for a constant. A `certificate` bounds how far what is computed
     is from the spec. Other checks are about what runs: rounding, precisions, backends; `backend` is the one that ran.
     `settled` counts the rows of decisions that the model made on the way; `leads` says how sure its choices are at
-    finite temperature.
+    finite temperature. `relative` is the largest error seen, over the largest value of its field. `eps` is how far from
+    the spec what was proved can be.
     """
 
     name: str
@@ -95,6 +113,8 @@ class Check:
     failure: Failure | None = None
     leads: tuple[Lead, ...] = ()
     backend: str = ""
+    relative: float | None = None
+    eps: float = 0.0
 
     @property
     def called(self) -> str:
@@ -103,7 +123,7 @@ class Check:
 
     @property
     def strength(self) -> Strength:
-        return self.shows if self.passed else "not shown"
+        return self.shows if self.passed or self.shows == "refuted" else "not shown"
 
 
 def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
@@ -131,19 +151,47 @@ class Verdict:
     conditions: tuple[str, ...] = ()  # under which the model claims to equal the spec; it refuses other inputs
     proofs: tuple[Proof, ...] = ()
     assignments: tuple[Assignment, ...] = ()  # of specs that compute a coupling: its distance to the optimum by depth
+    certified: float | None = None  # a bound on rounding on the user's data, relative to the largest value of a field
 
     @property
     def verdict(self) -> Strength:
         """As strong as the weakest proof or certificate, unless a check failed; without any, as the weakest check."""
+        if any(check.strength == "refuted" for check in self.checks):
+            return "refuted"
         if not all(check.passed for check in self.checks):
             return "not shown"
         deciding = [check for check in self.checks if check.proof or check.certificate] or self.checks
         return max((check.strength for check in deciding), key=ORDER.index, default="not shown")
 
     @property
+    def eps(self) -> float:
+        """How far from the spec what was proved can be; 0 for `proved`."""
+        return max((check.eps for check in self.checks), default=0.0)
+
+    @property
+    def rounding(self) -> Rounding:
+        """What is known of rounding in float64."""
+        if self.certified is not None and math.isfinite(self.certified):
+            return Rounding("certified", self.certified)
+        seen = [one.relative for one in self.checks if one.relative is not None and "float64" in one.name]
+        return Rounding("measured", max(2.0**-53, *seen)) if seen and math.isfinite(max(seen)) else Rounding()
+
+    @property
+    def line(self) -> str:
+        """The verdict with what it says of rounding: `proved (exact arithmetic); rounding measured to 1e-16`."""
+        match self.verdict:
+            case "proved":
+                return f"proved (exact arithmetic); {self.rounding}"
+            case "proved up to eps":
+                return f"proved up to eps = {self.eps:.2g} (exact arithmetic); {self.rounding}"
+            case "tested":
+                return f"tested; {self.rounding}"
+        return self.verdict
+
+    @property
     def claim(self) -> str:
         """What the verdict says, and what it does not."""
-        tested = "rounding and what runs it (precisions, backends) are tested"
+        tested = "what runs it (precisions, backends) is tested"
         match self.verdict:
             case "proved":
                 return f"proved in exact arithmetic, for all inputs and any number of layers; {tested}"
@@ -154,11 +202,13 @@ class Verdict:
                 return f"proved for all inputs and any number of layers up to the stated error of weights; {tested}"
             case "tested":
                 return "tested on the cases below; not proved"
+            case "refuted":
+                return "refuted: the weights compute another function; an input that shows it is given below"
         return "not shown: a check failed" if self.checks else "not shown: nothing was compared"
 
     @property
     def ok(self) -> bool:
-        return self.verdict != "not shown"
+        return self.verdict not in ("not shown", "refuted")
 
     @property
     def rows(self) -> tuple[Check, ...]:
@@ -169,12 +219,16 @@ class Verdict:
         """The verdict as plain data; every number is finite or null. `weft verify --help` says what stands where."""
         checks = [{**asdict(check), "verdict": check.strength} for check in self.checks]
         for check in checks:
-            for key in ("worst", "allowed", "kappa"):
-                check[key] = check[key] if math.isfinite(check[key]) else None
+            for key in ("worst", "allowed", "kappa", "relative", "eps"):
+                check[key] = check[key] if check[key] is not None and math.isfinite(check[key]) else None
+        rounding = self.rounding
         return {
             "name": self.name,
             "verdict": self.verdict,
+            "line": self.line,
             "ok": self.ok,
+            "eps": self.eps if math.isfinite(self.eps) else None,
+            "rounding": {"kind": rounding.kind, "bound": rounding.bound if math.isfinite(rounding.bound) else None},
             "seed": self.seed,
             "claim": self.claim,
             "conditions": list(self.conditions),

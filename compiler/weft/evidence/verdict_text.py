@@ -20,7 +20,7 @@ BOTH = "both backends: the reference, which carries out the matrices literally, 
 
 def verdict_text(verdict: Verdict) -> str:
     """The whole answer."""
-    lines = [f"{verdict.name}: {verdict.verdict}"]
+    lines = [f"{verdict.name}: {verdict.line}"]
     lines += wrapped(f"on condition that {one}" for one in verdict.conditions)
     lines += wrapped(f"the proof assumes that {one}" for one in verdict.assumptions)
     lines += aligned([HEAD, *(_row(check) for check in verdict.rows)])

@@ -9,7 +9,7 @@ from weft.evidence.verdict import Check, Verdict
 from weft.proof.report import Proof
 from weft.source import printable
 
-MARKS = {"proved": "good", "proved up to eps": "good", "tested": "", "not shown": "bad"}
+MARKS = {"proved": "good", "proved up to eps": "good", "tested": "", "not shown": "bad", "refuted": "bad"}
 
 
 def evidence(verdict: Verdict) -> dict[str, Any]:
