@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,7 @@ def test_the_library_is_private_and_built_once(cache: Path, tmp_path: Path, monk
     assert count.read_text() == "x\n"
     assert cache.stat().st_mode & 0o777 == 0o700
     assert found[0].stat().st_mode & 0o077 == 0
-    assert {path.name for path in cache.iterdir()} == {found[0].name, f"{found[0].name}.lock"}
+    assert len(list(cache.iterdir())) == 2  # and a lock
     monkeypatch.setattr(building, "FLAGS", (*building.FLAGS, "-DOTHER"))
     assert building.built() != found[0]
 
@@ -67,9 +69,106 @@ def test_a_library_that_others_may_write_to_is_built_anew(
 ) -> None:
     monkeypatch.setenv("CXX", stub(tmp_path, 'while [ "$1" != -o ]; do shift; done\necho good > "$2"'))
     path = building.built()
-    path.write_text("bad")
     path.chmod(0o777)
-    assert building.built().read_text() == "good\n"
+    assert building.cached() is None
+    assert building.built().stat().st_mode & 0o777 == 0o700
+
+
+@pytest.fixture
+def copying(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and a compiler that is as good as the real one and takes no time."""
+    with monkeypatch.context() as real:
+        real.delenv("XDG_CACHE_HOME")
+        shutil.copy(building.built(), tmp_path / "good.so")
+    text = 'while [ "$1" != -o ]; do shift; done\ncase "$2" in *kernels.so) cp {} "$2";; *) : > "$2";; esac'
+    monkeypatch.setenv("CXX", stub(tmp_path, text.format(tmp_path / "good.so")))
+    return cache
+
+
+def cut(part: float) -> Callable[[Path], object]:
+    return lambda path: os.truncate(path, int(path.stat().st_size * part))
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def make_a_folder(path: Path) -> None:
+    path.unlink()
+    (path / "something").mkdir(parents=True)
+
+
+def link_nowhere(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    **{f"cut off at {part}": cut(part) for part in (0, 0.01, 0.2, 0.5, 0.8, 0.999)},
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"more"),
+    "garbage": lambda path: path.write_bytes(b"no library at all" * 1000),
+    "a bit flipped": flip_a_bit,
+    "a folder": make_a_folder,
+    "a dead link": link_nowhere,
+    "gone": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_library_is_never_loaded_and_built_anew(damage: str, copying: Path) -> None:
+    path = building.built()
+    content = path.read_bytes()
+    DAMAGE[damage](path)
+    assert building.cached() is None
+    assert building.built().read_bytes() == content
+    assert building.cached() is not None
+    assert len(list(copying.iterdir())) == 2  # and a lock
+
+
+def test_a_library_cut_off_does_not_kill_later_processes(copying: Path) -> None:
+    cut(0.5)(building.built())
+    code = (
+        "import sys; from weft_runtime.native.library import library;"
+        "sys.exit((library(build=False) is not None) + 2 * (library() is None))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_processes_that_build_at_once_all_get_the_library(copying: Path) -> None:
+    cut(0.3)(building.built())
+    code = "from weft_runtime.native.building import built; print(hash(built().read_bytes()) and 'built')"
+    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [one.communicate()[0] for one in running] == ["built\n"] * 4
+
+
+def test_a_cache_that_cannot_be_written_is_named(copying: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut(0)(building.built())
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr(building.os, "open", refuse)  # a superuser may write where it is forbidden
+    with pytest.raises(building.NotBuilt, match=r"cannot be written: Read-only file system; set XDG_CACHE_HOME"):
+        building.built()
+
+
+def test_a_cache_that_cannot_be_written_still_serves(copying: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = building.built()
+    path.with_name(f"{path.name.rpartition('-')[0]}.lock").unlink()
+    monkeypatch.setattr(building, "_locked", lambda path: pytest.fail("nothing is to be built"))
+    assert building.built() == building.cached() == path
+
+
+def test_the_first_compile_says_so_once(copying: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    building.built()
+    told = capsys.readouterr().err
+    assert "compiling native kernels, once" in told
+    assert str(copying) in told
+    building.built()
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 Only a C++ compiler is needed. The folder belongs to the user alone (`$XDG_CACHE_HOME/weft` or `~/.cache/weft`); one
 that others may write to is not used. Processes that need the same library at the same time wait for one of them to
 build it; the file appears whole or not at all.
+
+The name of a library ends in the digest of its content, which is compared before anybody loads it: one that was cut off
+(a full disk, a machine that went down) would kill the process with a signal. It is built anew instead.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ SOURCES = (
 # No relaxed mathematics: NaN, infinities and the order of additions are as written.
 FLAGS: tuple[str, ...] = ("-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-fno-trapping-math")
 LIMIT = 180.0  # seconds to wait for another process, and for the compiler
+USUAL = 10  # seconds that compiling takes, to tell who waits
 
 
 class NotBuilt(Exception):
@@ -51,28 +55,30 @@ class NotBuilt(Exception):
 
 
 def cached() -> Path | None:
-    """The library for this machine, if it has been compiled."""
-    path = _place()[2]
-    return path if _ours(path) else None
+    """The library for this machine, if it has been compiled and is whole."""
+    return _whole(_place()[2])
 
 
 def built() -> Path:
-    """The library for this machine, compiled if it is not there yet."""
-    compiler, flags, path = _place()
-    if _ours(path):
-        return path
-    with _locked(path.with_name(f"{path.name}.lock")):
-        if not _ours(path):
-            _build(compiler, flags, path)
-    return path
+    """The library for this machine, compiled if it is not there yet or is damaged."""
+    compiler, flags, stem = _place()
+    found = _whole(stem)
+    if found is not None:
+        return found
+    try:
+        with _locked(stem.with_name(f"{stem.name}.lock")):
+            return _whole(stem) or _build(compiler, flags, stem)
+    except OSError as error:
+        told = f"the cache {stem.parent} cannot be written: {error.strerror or error}; set XDG_CACHE_HOME"
+        raise NotBuilt(told) from None
 
 
 def _place() -> tuple[str, list[str], Path]:
-    """The compiler, its flags, and where the library belongs."""
+    """The compiler, its flags, and where the library belongs: how its path begins."""
     if os.name != "posix":
         raise NotBuilt("native kernels are built on Linux and macOS only")
     compiler, flags = _compiler(), [*FLAGS, *_machine_flags()]
-    return compiler, flags, _cache() / f"kernels-{_key(compiler, flags)}.so"
+    return compiler, flags, _cache() / f"kernels-{_key(compiler, flags)}"
 
 
 def _compiler() -> str:
@@ -101,9 +107,18 @@ def _key(compiler: str, flags: list[str]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise NotBuilt(f"the C++ compiler {compiler} does not run: {error}") from None
     made = hashlib.sha256()
-    for part in (*(_source(name) for name in SOURCES), compiler, version, *flags, sys.platform, _processor()):
+    told = (compiler, version, *flags, sys.platform, _libc(), _processor())
+    for part in (*(_source(name) for name in SOURCES), *told):
         made.update(part.encode() + b"\0")
     return made.hexdigest()[:24]
+
+
+def _libc() -> str:
+    """The C library that what is compiled here needs; another machine with the same home may have an older one."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):  # it has another one
+        return platform.release()
 
 
 def _processor() -> str:
@@ -129,12 +144,29 @@ def _cache() -> Path:
     return folder
 
 
+def _whole(stem: Path) -> Path | None:
+    """The library of this key whose content is what its name says, and which nobody else can have written."""
+    for path in _libraries(stem):
+        try:
+            if _ours(path) and path == _named(stem, path.read_bytes()):
+                return path
+        except OSError:
+            continue
+    return None
+
+
+def _libraries(stem: Path) -> list[Path]:
+    return sorted(stem.parent.glob(f"{stem.name}-*.so"))
+
+
+def _named(stem: Path, content: bytes) -> Path:
+    """Where a library with this content belongs."""
+    return stem.with_name(f"{stem.name}-{hashlib.sha256(content).hexdigest()[:32]}.so")
+
+
 def _ours(path: Path) -> bool:
-    """Whether the library is there and nobody else can have written it."""
-    try:
-        told = path.lstat()
-    except OSError:
-        return False
+    """Whether this is a file that nobody else can have written."""
+    told = path.lstat()
     private = told.st_uid == os.getuid() and not told.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return stat.S_ISREG(told.st_mode) and private
 
@@ -143,7 +175,8 @@ def _ours(path: Path) -> bool:
 def _locked(path: Path) -> Iterator[None]:
     import fcntl
 
-    with open(path, "w", encoding="utf-8") as file:
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
         end = time.monotonic() + LIMIT
         while True:
             try:
@@ -154,10 +187,14 @@ def _locked(path: Path) -> Iterator[None]:
                     raise NotBuilt(f"another process has been building for {LIMIT:.0f} s (lock {path})") from None
                 time.sleep(0.1)
         yield
+    finally:
+        os.close(file)
 
 
-def _build(compiler: str, flags: list[str], path: Path) -> None:
-    with TemporaryDirectory(dir=path.parent, prefix="build-") as name:
+def _build(compiler: str, flags: list[str], stem: Path) -> Path:
+    """Compiles, and puts a whole library in place of what is damaged."""
+    print(f"weft: compiling native kernels, once, about {USUAL} s, into {stem.parent}", file=sys.stderr, flush=True)
+    with TemporaryDirectory(dir=stem.parent, prefix="build-") as name:
         folder = Path(name)
         for source in SOURCES:
             (folder / source).write_text(_source(source), encoding="utf-8")
@@ -167,7 +204,22 @@ def _build(compiler: str, flags: list[str], path: Path) -> None:
             list(pool.map(lambda unit: _run([compiler, *flags, "-c", unit, "-o", units[unit]]), units))
         _run([compiler, *flags, *units.values(), "-o", str(made)])
         made.chmod(0o700)
+        _flush(made)  # the name must not outlive the content
+        for path in _libraries(stem):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        path = _named(stem, made.read_bytes())
         os.replace(made, path)
+        _flush(stem.parent)
+    return path
+
+
+def _flush(path: Path) -> None:
+    """Waits until the disk has a file or folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _run(command: list[str]) -> None:
