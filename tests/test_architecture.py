@@ -53,6 +53,18 @@ def test_proof_shares_nothing_with_lowering_or_meaning() -> None:
             assert root not in ("torch", "networkx", "lark"), f"{path.name} imports {name}"
 
 
+def test_the_exact_executor_shares_nothing_with_what_it_judges() -> None:
+    data = ("weft.exact", "weft_runtime.ir", "weft_runtime.checkpoint")
+    paths = list((COMPILER / "exact").glob("*.py"))
+    assert paths
+    for path in paths:
+        for name in imports(path):
+            root = name.split(".")[0]
+            if root in ("weft", "weft_runtime"):
+                assert name.startswith(data), f"{path.name} imports {name}"
+            assert root not in ("torch", "numpy", "networkx", "lark"), f"{path.name} imports {name}"
+
+
 def test_compiler_uses_only_the_contract_of_the_runtime() -> None:
     contract = ("weft_runtime.ir", "weft_runtime.checkpoint", "weft_runtime.errors")
     for path in (COMPILER / "lowering").glob("*.py"):
