@@ -25,8 +25,8 @@ EXAMPLE = """example:
   weft verify mine.weft -D d=2 -D k=3
   weft verify model.safetensors --data points.csv --json
 
-Exit code 1 means that equivalence was refuted or not shown. In the table, "worst" is the error nearest to what is allowed.
-With --backend auto every backend that can run a model is judged; another choice judges that one alone.
+Exit code 1 means that equivalence was refuted or not shown. In the table, "worst" is the error nearest to what is
+allowed. With --backend auto every backend that can run a model is judged; another choice judges that one alone.
 --json prints {name, verdict, line, ok, eps, rounding: {kind, bound}, seed, claim, conditions, checks, proofs,
 assignments}, numbers finite or null; `line` is the first line of the text:
   checks       [{name, backend, compared, cases, passed, worst, allowed, kappa, relative, eps, detail, shows, proof,
