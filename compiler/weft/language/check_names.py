@@ -76,7 +76,8 @@ def collect(spec: Spec, problems: Problems) -> Names:
             how = f"list the indices of a set together: tokens {both} in {group.name}"
             span = problems.spot(group.span, group.name)
             problems.add("C202", span, f"{group.name} is declared twice", "", how, declared_at(spec.source, first.span))
-        elif claim(group.name, problems.spot(group.span, group.name), "a token set"):
+        else:  # known as a set even after a clash, so that its indices have one
+            claim(group.name, problems.spot(group.span, group.name), "a token set")
             names.sets[group.name] = group.size
             names.homes[group.name] = group
         for index in group.indices:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from weft.language.tokens import in_range
 from weft.source import Span
 from weft.syntax import Value
 
@@ -27,6 +28,9 @@ def fraction(b: Builder, span: Span, parts: list[Any]) -> Written:
             b.problems.add("P119", divisor.span, "division by zero", "a fraction needs another denominator")
             below = Fraction(1)
         value /= below
+    if not in_range(value):
+        b.problems.add("P113", span, "this number is outside the range of float64")
+        value = Fraction(1)
     mantissa, _, exponent = numbers[0].text.lower().partition("e")
     decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
     return (value if len(numbers) == len(parts) else -value), decimals, span.end

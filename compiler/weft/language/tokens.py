@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import NamedTuple
 
 from weft.language.problems import Problems
@@ -98,7 +99,8 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
                 in_example = lexeme == "example"
         elif kind == "number":
             type_ = "INT" if lexeme.isdigit() else "NUMBER"
-            _number(lexeme, found.start(), problems)
+            if not _number(lexeme, found.start(), problems):
+                lexeme = "1"  # parsing goes on; nothing may compute what was refused
         else:
             type_ = "STRING" if kind == "string" else terminals[lexeme]
         append(Token(type_, lexeme, found.start(), at))
@@ -147,17 +149,25 @@ def _strange(text: str, at: int, problems: Problems) -> int:
     return end
 
 
-def _number(lexeme: str, start: int, problems: Problems) -> None:
-    """Reports numbers that float64 cannot hold; their exact fractions would not fit in memory either."""
+def in_range(value: Fraction) -> bool:
+    """Whether float64 holds a number, to its usual precision."""
+    return value == 0 or Fraction(1, 10**LARGEST_EXPONENT) <= abs(value) <= 10**LARGEST_EXPONENT
+
+
+def _number(lexeme: str, start: int, problems: Problems) -> bool:
+    """Whether float64 can hold a number; reports when not: its exact fraction would not fit in memory either."""
     mantissa, _, exponent = lexeme.lower().partition("e")
     span = Span(start, start + len(lexeme))
     if len(mantissa) > MOST_DIGITS or len(exponent) > MOST_DIGITS:
         problems.add("P113", span, f"a number has at most {MOST_DIGITS} digits", "", "float64 keeps 17 of them")
-    elif abs(int(exponent or 0)) > LARGEST_EXPONENT:
+        return False
+    if abs(int(exponent or 0)) > LARGEST_EXPONENT or not in_range(Fraction(lexeme)):
         problems.add(
             "P113",
             span,
             "this number is outside the range of float64",
             "",
-            f"use exponents between -{LARGEST_EXPONENT} and {LARGEST_EXPONENT}",
+            f"use numbers between 1e-{LARGEST_EXPONENT} and 1e{LARGEST_EXPONENT}",
         )
+        return False
+    return True

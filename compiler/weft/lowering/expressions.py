@@ -7,6 +7,7 @@ an equation is for: a sum that mentions no other token lands on it.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
@@ -30,10 +31,12 @@ from weft.lowering.algebra import (
 from weft.lowering.normal import ONE, POSITION, KeySum, MaskRule, Rule, show_form
 from weft.lowering.ratios import Ratios, token_of
 from weft.lowering.reductions import mask_indices
+from weft.lowering.scores import RESCALE
 from weft.lowering.slots import Refused
 from weft.source import Span
 
 Env = Mapping[str, str]
+LEAST, MOST = Fraction(sys.float_info.min), Fraction(sys.float_info.max)
 CONSTANT: dict[str, Callable[[float], float]] = {
     "log": math.log,
     "exp": math.exp,
@@ -57,7 +60,10 @@ class Expressions(Ratios):
         """The polynomial of an expression; a refusal is given the place of the innermost guilty expression."""
         outer, self.span = self.span, node.span
         try:
-            return self._poly(node, env, context)
+            found = self._poly(node, env, context)
+            if not all(LEAST <= abs(c) <= MOST for c in found.terms.values()):
+                raise Refused("a factor of this is outside the range of float64", RESCALE, code="L302")
+            return found
         except Refused as refused:
             refused.span = refused.span or node.span
             raise

@@ -29,6 +29,8 @@ from weft.lowering.algebra import (
 from weft.lowering.normal import DotPart, Form, L2Part, NormalScore
 from weft.lowering.slots import Refused, Slots
 
+RESCALE = "write the numbers in other units, so that their products stay between 1e-300 and 1e300"
+
 
 def shift_slot(source: str) -> str:
     """The slot that holds the mean of an input, the same on every token."""
@@ -38,6 +40,11 @@ def shift_slot(source: str) -> str:
 def is_float(value: Fraction) -> bool:
     """Whether a rational is a float exactly."""
     return Fraction(float(value)) == value
+
+
+def is_sum_of_floats(value: Fraction) -> bool:
+    """Whether a rational, its denominator made a power of two, is a sum of floats: no bit lies below the smallest."""
+    return value.denominator & -value.denominator <= 2**1074
 
 
 def odd_denominator(values: list[Fraction]) -> int:
@@ -116,6 +123,8 @@ class Scores(Slots):
         (`shift_free`). `exact` scores decide, so differences are kept only if their coefficients are floats exactly."""
         if p.width:
             raise Refused("a score must be a number, not a vector")
+        if exact and not all(is_sum_of_floats(c) for c in p.terms.values()):
+            raise Refused("float64 cannot hold a factor of this decision exactly", RESCALE, code="L302")
         l2s: list[L2Part] = []
         rest = Poly()
         for (scalars, vector), c in p.terms.items():
