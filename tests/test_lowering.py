@@ -145,3 +145,37 @@ def test_no_algorithm_is_known_by_name(folder: str) -> None:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             quoted = re.match(r'\s*(#|>>>|"""|weft |f?"[^"]*weft )', line)
             assert quoted or not re.search(ALGORITHMS, line, re.I), f"{path}:{number}: {line}"
+
+
+def test_slots_are_known_by_what_they_compute_not_by_six_digits() -> None:
+    text = """algorithm t tokens i in points inputs u[i] : R
+layer a[i] = exp(0.12345678*u[i]) b[i] = exp(0.12345699*u[i]) outputs a, b"""
+    found = weft.load(weft.compile(text))(u=[100.0])
+    assert found["a"].tolist() == pytest.approx([np.exp(12.345678)], rel=1e-14)
+    assert found["b"].tolist() == pytest.approx([np.exp(12.345699)], rel=1e-14)
+
+
+def test_a_prime_is_a_letter_like_any_other() -> None:
+    two = """algorithm t tokens i in points inputs c[i] : R, c'[i] : R
+layer c[i] = c'[i] + 1 c'[i] = c[i] outputs c, c'"""
+    assert weft.load(weft.compile(two))({"c": [1.0], "c'": [3.0]})["c"].tolist() == [4.0]
+    stale = """algorithm t tokens i in points inputs x[i] : R
+layer x'[i] = 2*x[i] then x[i] = x[i]+1 outputs x, x'"""
+    assert weft.load(weft.compile(stale)).final(x=[100.0])["x'"].tolist() == [202.0]
+    index = """algorithm t tokens i in points, i' in others inputs x[i] : R, z[i'] : R
+let m[i'] = sum[i] x[i]*z[i']
+layer a[i] = x[i]*(sum[i'] m[i']) outputs a"""
+    assert weft.load(weft.compile(index))(x=[100.0], z=[3.0, 4.0])["a"].tolist() == [70000.0]
+
+
+@pytest.mark.parametrize("factor", ["", " * w[{0}]"])
+def test_no_head_is_unread_and_names_of_indices_change_nothing(factor: str) -> None:
+    def heads(name: str) -> list[tuple[str, ...]]:
+        text = f"""algorithm t tokens l in points, {name} in cs : 2, b in ds : 3
+inputs x[l] : R^2, c[{name}] : R^2, w[{name}] : R, y[l,b] : real
+layer s[{name},b] = sum[l] exp(-|x[l]-c[{name}]|^2)*y[l,b]{factor.format(name)} outputs s"""
+        layer = weft.compile(text).program.layer
+        return [h.writes for step in layer for sub in step.sublayers for h in getattr(sub, "heads", ())]
+
+    assert heads("a") == heads("q")
+    assert len(heads("a")) == 1

@@ -133,11 +133,12 @@ def test_the_prelude_must_leave_what_the_embedding_fills() -> None:
 
 def test_the_prelude_must_not_stop_where_the_spec_has_a_value() -> None:
     made = model("lloyd", scores="dot")
-    name = next(name for name in made.tensors if name.startswith("start") and name.endswith("mean(x).q"))
-    stream = made.program.stream("points")
-    weighed = np.zeros_like(made.tensors[name])
-    weighed[0, stream.slot("x").offset] = 1.0  # shares of x_i each: even for all x_i but zero, where there is no mass
-    proof = prove(replace(made, tensors={**made.tensors, name: weighed}))
+    *before, step = made.program.prelude
+    attend = step.sublayers[0]
+    assert isinstance(attend, Attend)
+    stopping = tuple(replace(h, weighting=replace(h.weighting, kind="normalize")) for h in attend.heads)  # scores are 0
+    changed = replace(step, sublayers=(replace(attend, heads=stopping), *step.sublayers[1:]))
+    proof = prove(replace(made, program=replace(made.program, prelude=(*before, changed))))
     assert proof.verdict == "not shown"
     assert any("stops with an error" in step.reason for step in proof.failures)
 

@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import chain, count
 
 from weft import syntax as ast
 from weft.language.check import type_of
@@ -33,10 +34,10 @@ from weft.lowering.ratios import Ratios, token_of
 from weft.lowering.reductions import mask_indices
 from weft.lowering.scores import RESCALE
 from weft.lowering.slots import Refused
-from weft.source import Span
 
 Env = Mapping[str, str]
 LEAST, MOST = Fraction(sys.float_info.min), Fraction(sys.float_info.max)
+DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
 CONSTANT: dict[str, Callable[[float], float]] = {
     "log": math.log,
     "exp": math.exp,
@@ -49,6 +50,10 @@ CONSTANT: dict[str, Callable[[float], float]] = {
 def companion(name: str) -> str:
     """The slot that keeps the logarithms of a softmax field."""
     return f"log {name}"
+
+
+def _has_total(a: Dot) -> bool:
+    return isinstance(a.left, Total) or isinstance(a.right, Total)
 
 
 class Expressions(Ratios):
@@ -92,13 +97,15 @@ class Expressions(Ratios):
                     return left + right
                 if node.op == "-":
                     return left - right
-                return left * right if node.op == "*" else self._quotient(left, right, node.right.span, context)
+                return self._times(left, right) if node.op == "*" else self._quotient(left, right, node, context)
             case ast.Power():
-                return self._whole(sub(node.base)).power(node.exponent)
+                base = sub(node.base)
+                return self._square(base) if node.exponent == 2 else self._whole(base).power(node.exponent)
             case ast.Square():
                 return self._square(sub(node.body))
             case ast.Inner():
-                return self._whole(sub(node.left)).dot(self._whole(sub(node.right)))
+                left, right = sub(node.left), sub(node.right)
+                return self._square(left) if left.terms == right.terms else self._whole(left).dot(self._whole(right))
             case ast.Norm():
                 body = sub(node.body)
                 return self._length(body, context) if body.width else self._apply("absolute", body, context)
@@ -123,11 +130,18 @@ class Expressions(Ratios):
                 return self._weigh(node, env, context)
         raise Refused("a percentage only makes sense as the second argument of lowest or highest")
 
-    def _quotient(self, left: Poly, right: Poly, divisor: Span, context: str) -> Poly:
+    def _times(self, left: Poly, right: Poly) -> Poly:
+        if left.is_const or right.is_const:
+            return left * right
+        if left.terms == right.terms and not left.width:
+            return self._square(left)
+        return self._factor(left) * self._factor(right)
+
+    def _quotient(self, left: Poly, right: Poly, node: ast.Binary, context: str) -> Poly:
         try:
-            return self.divide(left, right, context)
+            return self.divide(left if right.is_const else self._factor(left), right, context)
         except Refused as refused:
-            refused.span = refused.span or divisor
+            refused.span = refused.span or node.right.span
             raise
 
     # ---- names
@@ -156,31 +170,35 @@ class Expressions(Ratios):
 
     def fresh(self, index: str, env: Env, context: str) -> tuple[str, Env]:
         """A bound index, renamed apart from the tokens that are named already."""
-        name = index
-        while name in env.values() or name == context:
-            name += "'"
+        taken = {*env.values(), context}
+        name = next(n for n in chain([index], (f"{index}~{m}" for m in count(1))) if n not in taken)  # no name has a ~
         self.index[name] = self.index[index]
         return name, {**env, index: name}
 
     # ---- token-wise maths
 
     def _square(self, p: Poly) -> Poly:
-        ids = sorted(p.indices)
-        if len(ids) != 2:
+        sides = self._sides(p)
+        if sides is None or self._pending(p):
             whole = self._whole(p)
             return whole.dot(whole)
-        left, right = p.only(ids[0]), -p.only(ids[1])
-        if left.terms and right.terms and (left - right).terms == p.terms:
-            if self.styles.scores == "l2":
-                return Poly.atom(Distance(left.frozen, right.frozen, ids[0], ids[1]))
-            if not self._pending(p):
-                return self.expanded(self.finalise(left), self.finalise(right), ids[0], ids[1])
-        return p.dot(p)
+        left, right, i, j = sides
+        return Poly.atom(Distance(left.frozen, right.frozen, i, j))
+
+    def _sides(self, p: Poly) -> tuple[Poly, Poly, str, str] | None:
+        """A and B of A[i] - B[j], if it is a difference of two tokens and nothing else (a constant belongs to A)."""
+        if len(p.indices) != 2:
+            return None
+        i, j = sorted(p.indices)
+        left = p.only(i)
+        right = left - p
+        return (left, right, i, j) if left.indices and right.indices == {j} else None
 
     def _length(self, p: Poly, context: str) -> Poly:
         """|p|. A square that was multiplied out may round to something below zero: that counts as zero."""
         square = self._square(p)
-        if len(square.indices) == 2 and not any(isinstance(a, Distance) for a in square.atoms):
+        whole = self.styles.scores == "l2" and any(isinstance(a, Distance) for a in square.atoms)
+        if len(square.indices) == 2 and not whole:
             square = self.tabulate(square, "relu")
         return self._apply("sqrt", square, context)
 
@@ -189,11 +207,34 @@ class Expressions(Ratios):
         return any(isinstance(a, Total) and self.sums[a.id].rule.partial for a in p.atoms)
 
     def _whole(self, p: Poly) -> Poly:
-        """A sum of values of one token, as one slot: multiplying it out would cancel what the difference keeps."""
-        if len(p.indices) != 1 or len(p.terms) < 2 or self._pending(p):
+        """A sum as one factor: multiplying it out would cancel what the difference keeps.
+
+            values of one token                         a slot that holds their sum
+            two tokens, numbers, one of a fixed set     a row: one number per token of that set
+            two tokens otherwise                        the difference of two centred sides (`centred`)
+
+        A score that decides is left as a polynomial of stored fields: that is compared exactly anyhow.
+        """
+        if len(p.terms) < 2 or self._pending(p) or not p.indices:
             return p
-        (i,) = p.indices
-        return self.slot_poly(self.function(self.stream(i), "copy", self.linear(p, i)), i, p.width)
+        if len(p.indices) == 1:
+            (i,) = p.indices
+            return self.slot_poly(self.function(self.stream(i), "copy", self.linear(p, i)), i, p.width)
+        if len(p.indices) > 2 or self.deciding:
+            return p
+        if not p.width and any(self.tokens(i) for i in p.indices):
+            return self.tabulate(self.apart(p))
+        sides = self._sides(p)
+        if sides is None:
+            return p
+        left, right, i, j = sides
+        left, right = self.centred(self.finalise(left), self.finalise(right), i, j)
+        return left - right
+
+    def _factor(self, p: Poly) -> Poly:
+        """A sum as one factor, unless it holds sums over keys of the same token: those are rounded already."""
+        has_totals = any(isinstance(a, Total) or (isinstance(a, Dot) and _has_total(a)) for a in p.atoms)
+        return p if has_totals and len(p.indices) == 1 else self._whole(p)
 
     def _apply(self, function: str, p: Poly, context: str) -> Poly:
         if function == "log":
@@ -248,6 +289,7 @@ class Expressions(Ratios):
     def _masks(self, where: tuple[ast.Condition, ...], env: Env, context: str) -> tuple[MaskRule, ...]:
         out = []
         for condition in where:
+            outer, self.deciding = self.deciding, True
             match condition:
                 case ast.Different(_, left, right):
                     out.append(MaskRule(other=(env.get(left, left), env.get(right, right))))
@@ -257,14 +299,17 @@ class Expressions(Ratios):
                 case ast.Compare(_, op, left, right):
                     p = self.poly(left, env, context) - self.poly(right, env, context)
                     out.append(MaskRule((p if op[0] == ">" else -p).frozen, strict=op in "<>"))
+            self.deciding = outer
         return tuple(out)
 
     def _weigh(self, node: ast.Weigh, env: Env, context: str) -> Poly:
         k = env.get(node.index, node.index)
         masks = self._masks(node.where, env, context)
+        outer, self.deciding = self.deciding, self.deciding or node.kind in DECIDING
         p = self.poly(self._ranked(node), env, context)
         if node.noise is not None:
             p = p + self.poly(node.noise, env, context)
+        self.deciding = outer
         q = self.query_of(p.indices | mask_indices(masks), k, context, f"this {node.kind}")
         if q == k:
             raise Refused(
@@ -392,6 +437,7 @@ class Expressions(Ratios):
         body = self.poly(node.body, env, context)
         if node.kind in ("max", "min", "logsumexp"):
             return self._extreme(node.kind, body, k, masks, context)
+        body = self._summand(body, k)
         if node.by is not None:
             return self.sum_over(body * self._weigh(node.by, env, context), k, context, masks)
         if node.kind == "sum":
@@ -405,6 +451,12 @@ class Expressions(Ratios):
         rule = self._normalize(weights, masks, q, k)
         self.spans.setdefault(rule, node.span)
         return self.sum_over(body * Poly.atom(Weight(rule, q, k)), k, context)
+
+    def _summand(self, p: Poly, k: str) -> Poly:
+        """What is added up over k: differences of stored values are taken before the sum, not after it."""
+        if p.indices == {k} or self._sides(p) is not None:
+            return self._factor(p)
+        return p
 
     def _is_pair(self, p: Poly) -> bool:
         return any(isinstance(a, Dot | Distance | Exp | Weight) and len(indices(a)) == 2 for a in p.atoms)

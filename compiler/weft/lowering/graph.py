@@ -1,9 +1,9 @@
 """Checked spec -> the algorithm as a graph: typed operations as nodes, data flow as edges. The only user of networkx.
 
-A node carries an `Operation`: kind, type, span and text. A field has one node per version: `c` before the layer, `c'`
-after the first step that writes it, and so on; every expression of one step reads the versions from before it. Equal
-expressions of equal versions are one node, `let`s are put in where they are used. One layer has no cycles; `loop` pairs
-the last version of each field with the first.
+A node carries an `Operation`: kind, type, span and text. A field has one node per version: before the layer, after the
+first step that writes it, and so on, labelled `c`, `c'`, ... (a label: the operation says which field it is of); every
+expression of one step reads the versions from before it. Equal expressions of equal versions are one node, `let`s are
+put in where they are used. One layer has no cycles; `loop` pairs the last version of each field with the first.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Operation:
     span: Span
     text: str
     step: int = 0  # 0 before the layer, then 1, 2, ...; outputs come last
+    field: str = ""  # the field that a node of kind `field` is a version of
 
 
 @dataclass(frozen=True)
@@ -49,26 +50,33 @@ class Algorithm:
     @property
     def loop(self) -> dict[str, str]:
         """The last version of every field that the layer writes -> the version the next layer starts from."""
-        fields = [node for node, op in self.operations() if op.kind == "field"]
-        last = {node.rstrip("'"): node for node in sorted(fields, key=len)}
-        return {node: name for name, node in last.items() if self.graph.nodes[node]["operation"].step}
+        return {node: name for name, node in self._last.items() if self._operation(node).step}
+
+    def _operation(self, node: str) -> Operation:
+        found: Operation = self.graph.nodes[node]["operation"]
+        return found
+
+    @property
+    def _last(self) -> dict[str, str]:
+        """Every field -> its last version."""
+        versions = [(op.step, node, op.field) for node, op in self.operations() if op.kind == "field"]
+        return {field: node for _, node, field in sorted(versions)}
 
     def is_stale(self, field: str) -> int | None:
         """The step that last writes a field, counted from 0, if a later step of the layer writes something it reads."""
-        last = {first: final for final, first in self.loop.items()}
-        node = last.get(field, field)
-        step = self.graph.nodes[node]["operation"].step
+        last = self._last
+        step = self._operation(last[field]).step
         if step == 0:
             return None
-        finals = (last.get(read.rstrip("'"), read) for read in self.fields_read(node))
-        return step - 1 if any(self.graph.nodes[f]["operation"].step > step for f in finals) else None
+        finals = (last[self._operation(read).field] for read in self.fields_read(last[field]))
+        return step - 1 if any(self._operation(f).step > step for f in finals) else None
 
     def fields_read(self, node: str) -> set[str]:
         """The versions of fields that a version of a field is computed from, within one step."""
         out, stack = set(), list(self.graph.predecessors(node))
         while stack:
             top = stack.pop()
-            if self.graph.nodes[top]["operation"].kind == "field":
+            if self._operation(top).kind == "field":
                 out.add(top)
             else:
                 stack.extend(self.graph.predecessors(top))
@@ -148,10 +156,13 @@ class _Builder:
 
     def field(self, name: str, span: Span, reads: list[str], step: int) -> str:
         """A new version of a field."""
-        old = self.versions.get(name)
-        node = name if old is None else old + "'"
-        self.add(node, Operation("field", self.field_text(name), span, self.checked.spec.source.at(span), step), reads)
-        return node
+        node = name
+        if name in self.versions:
+            node += "'"
+            while node in self.checked.fields or node in self.graph:
+                node += "'"
+        text = self.checked.spec.source.at(span)
+        return self.add(node, Operation("field", self.field_text(name), span, text, step, name), reads)
 
     def declarations(self) -> None:
         spec = self.checked.spec
@@ -203,7 +214,8 @@ class _Builder:
                 self.add(expr.name, Operation("dimension", "whole number", expr.span, expr.name), [])
             return expr.name
         if isinstance(expr, ast.Num):
-            return self.add(f"{expr.value:g}", Operation("number", "R", expr.span, f"{expr.value:g}"), [])
+            text = f"{expr.value:g}" if float(f"{expr.value:g}") == expr.value else repr(expr.value)
+            return self.add(text, Operation("number", "R", expr.span, text), [])
         inside = {**env, expr.index: expr.index} if isinstance(expr, ast.Reduce) else env
         reads = [name for child in ast.children(expr) for name in self._reads(child, inside, step)]
         type_ = "share" if isinstance(expr, ast.Percent) else self.type_text(expr, env)

@@ -19,6 +19,7 @@ from weft.lowering.algebra import (
     Distance,
     Dot,
     Exp,
+    Frozen,
     Name,
     Number,
     Poly,
@@ -33,6 +34,7 @@ from weft.lowering.algebra import (
 from weft.lowering.members import Members
 from weft.lowering.normal import (
     EXACT,
+    POSITION,
     SHIFT_FREE,
     Form,
     KeySum,
@@ -43,7 +45,14 @@ from weft.lowering.normal import (
 )
 from weft.lowering.scores import cleared
 from weft.lowering.slots import Refused
+from weft.lowering.spaces import Spaces
 from weft.source import Span
+
+
+def shift_slot(source: str) -> str:
+    """The slot that holds a typical value of an input, the same on every token."""
+    return f"centre({source})"
+
 
 BELONGS = "only softmax and normalize without `where` can be stored on the other token; use it inside a sum instead"
 
@@ -58,6 +67,9 @@ class Heads(Members):
     opened: list[Rule]  # rules that may leave a query without weight, in order of appearance
     caught: set[Rule]  # those that an `else` has seen
     scratch: int
+    spaces: Spaces
+    deciding: bool  # inside a score or condition that decides
+    shifted: dict[tuple[str, str], str]  # (stream, slot) -> the input that says where its space lies
 
     # ---- totals
 
@@ -159,7 +171,7 @@ class Heads(Members):
         elif rule.self_key is not None:
             own = "last"
         shift_free = rule.kind in SHIFT_FREE and not isinstance(own, Mapping) and not members
-        p = self.stored(self.finalise(thaw(rule.score)))
+        p = self._score_of(rule.score, rule.kind in EXACT)
         score = self.score(p, q, k, shift_free=shift_free, exact=rule.kind in EXACT)
         if rule.kind in EXACT:
             score, factor = cleared(score)
@@ -176,16 +188,101 @@ class Heads(Members):
     def _mask(self, m: MaskRule, q: str, k: str) -> NormalMask:
         if m.other:
             return NormalMask("other")
-        p = self.stored(self.finalise(thaw(m.poly)))
+        p = self._score_of(m.poly, True)
         score, _ = cleared(self.score(p, q, k, shift_free=False, exact=True))
         op: Literal[">", ">="] = ">" if m.strict else ">="
         return NormalMask(op, score)
+
+    def _score_of(self, frozen: Frozen, deciding: bool) -> Poly:
+        """A score over stored values."""
+        outer, self.deciding = self.deciding, deciding
+        try:
+            return self.stored(self.finalise(thaw(frozen)))
+        finally:
+            self.deciding = outer
+
+    # ---- differences that have to be multiplied out
+
+    def multiplied_out(self, a: Distance) -> Poly:
+        """A distance where no head holds it whole."""
+        return self.expanded(self.finalise(thaw(a.left)), self.finalise(thaw(a.right)), a.i, a.j)
+
+    def expanded(self, left: Poly, right: Poly, i: str, j: str) -> Poly:
+        """|left - right|^2 multiplied out, both sides centred."""
+        left, right = self.centred(left, right, i, j)
+        return left.dot(left) - left.dot(right).scale(2) + right.dot(right)
+
+    def centred(self, left: Poly, right: Poly, i: str, j: str) -> tuple[Poly, Poly]:
+        """The two sides of a difference, each less the same number or vector s near both: left - s and right - s.
+
+        Their difference is the same, and sums of its products lose little when they are multiplied out:
+
+            sum[i] (x[i] - m[g])^2   ->   sum[i] X[i]^2 - 2 * M[g] * sum[i] X[i] + n * M[g]^2,   X = x - s,  M = m - s
+
+        s is a value of the data, so that X and M are exact wherever numbers are stored as finely as they differ (whole
+        numbers stay whole). The error is that of the spec as written while |x - s| and |m - s| are about as large as
+        |x - m|; where groups lie farther apart than they are wide, by a factor r, it is r times that for every factor.
+        """
+        if self.styles.centre == "off":
+            return left, right
+        shift = self._stored_shift((left, right), (i, j)) or self._shift_of(left, i, j)
+        if shift is None:
+            return left, right
+        return self._less(left, shift[0], i), self._less(right, shift[1], j)
+
+    def _less(self, p: Poly, shift: Poly, i: str) -> Poly:
+        return self.slot_poly(self.function(self.stream(i), "copy", self.linear(p - shift, i)), i, p.width)
+
+    def _stored_shift(self, sides: tuple[Poly, Poly], on: tuple[str, str]) -> tuple[Poly, Poly] | None:
+        """The shift of a space that has inputs: found once, before the first layer, and stored on every token."""
+        for side in sides:
+            for atom in side.atoms:
+                found = self.spaces.source(atom.slot) if self._is_field(atom) else None  # type: ignore[union-attr]
+                factor = self._degree(side, found) if found else Fraction(0)
+                if found and factor:
+                    return self._shift_slot(found, on[0], factor), self._shift_slot(found, on[1], factor)
+        return None
+
+    def _is_field(self, a: Atom) -> bool:
+        return isinstance(a, Number | Vector) and a.slot in self.checked.fields
+
+    def _degree(self, p: Poly, source: str) -> Fraction:
+        """How often a side moves when the whole space moves by one."""
+        space = self.spaces.of(source)
+        terms = ((s, v, c) for (s, v), c in p.terms.items())
+        plain = ((v or s[0][0], c) for s, v, c in terms if (v and not s) or (not v and len(s) == 1 and s[0][1] == 1))
+        return sum((c for a, c in plain if self._is_field(a) and a.slot in space), Fraction(0))  # type: ignore[union-attr]
+
+    def _shift_slot(self, source: str, i: str, factor: Fraction) -> Poly:
+        stream, slot = self.stream(i), shift_slot(source)
+        width = self.widths[self.checked.fields[source].home][source]
+        self.shifted[stream, slot] = source
+        self.widths[stream][slot] = width
+        return self.slot_poly(slot, i, 0 if self.checked.fields[source].width is None else width).scale(factor)
+
+    def _shift_of(self, p: Poly, i: str, j: str) -> tuple[Poly, Poly] | None:
+        """The shift of what no input stands for: found in this step, from the numbers themselves. Positions and counts
+        are small anyhow, and decisions are exact anyhow."""
+        if self.deciding or all(isinstance(a, Size) or (isinstance(a, Number) and a.slot == POSITION) for a in p.atoms):
+            return None
+        value = self.slot_poly(self.function(self.stream(i), "copy", self.linear(p, i)), i, p.width)
+        return self.typical(value, i, i), self.typical(value, i, j)
+
+    def typical(self, value: Poly, i: str, query: str) -> Poly:
+        """A slot of the first token of the set of i, as every token `query` reads it: all keys tie, the first wins."""
+        k = f"{i}~key"
+        self.index[k] = self.stream(i)
+        (atom,) = value.atoms
+        assert isinstance(atom, Number | Vector)
+        own = replace(atom, index=k)
+        scalars, vectors = (((own, 1),), ()) if isinstance(own, Number) else ((), (own,))
+        return self.finalise(self.total(KeySum(query, k, Rule("argmax", ()), scalars, vectors)))
 
     # ---- rows
 
     def fixed_side(self, ids: frozenset[str]) -> tuple[str, str]:
         """Two indices as (i, j) with j over a fixed set."""
-        i, j = sorted(ids, key=lambda v: (self.tokens(v) is not None, v))
+        i, j = sorted(self.in_order(ids), key=lambda v: self.tokens(v) is not None)
         if self.tokens(j) is None:
             raise Refused(
                 f"a function of two tokens of open sets ({i}, {j}) has no attention form",
@@ -208,12 +305,23 @@ class Heads(Members):
             return self.row(next(iter(form)), i, j)
         return self.row(self.function(self.stream(i), function, form), i, j)
 
+    def apart(self, p: Poly) -> Poly:
+        """A pair expression with rows of their own for distances that are multiplied out: what is added comes after."""
+        if self.styles.scores == "l2" or len(p.terms) < 2:
+            return p
+        return p.replace(lambda a: self.tabulate(Poly.atom(a)) if isinstance(a, Distance) else None)
+
     def stored(self, p: Poly) -> Poly:
         """Tabulates what stands where only stored values may: weights, exponentials, distances that are multiplied."""
-        far = self.crowded_distances(p) if any(self.tokens(i) for i in p.indices) else set()
+        far = self.crowded_distances(p)
+        fixed = any(self.tokens(i) for i in p.indices)
+        if fixed:
+            p = p.replace(lambda a: self.tabulate(Poly.atom(a)) if a in far else None)
 
         def swap(a: Atom) -> Poly | None:
-            return self.tabulate(Poly.atom(a)) if isinstance(a, Weight | Exp) or a in far else None
+            if isinstance(a, Distance) and (self.styles.scores == "dot" or a in far):
+                return self.multiplied_out(a)
+            return self.tabulate(Poly.atom(a)) if isinstance(a, Weight | Exp) else None
 
         return self.finalise(self.merge_rows(p.replace(swap)))
 

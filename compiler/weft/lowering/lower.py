@@ -14,6 +14,7 @@ from weft.lowering.graph import Algorithm
 from weft.lowering.members import Bounded
 from weft.lowering.normal import NAME, ONE, Derived, Form, KeySum, NormalStep, Pattern, Rule
 from weft.lowering.slots import Refused
+from weft.lowering.spaces import Spaces
 from weft.lowering.styles import Styles
 from weft.source import Span
 from weft.types import Checked
@@ -36,7 +37,7 @@ class NormalForm:
     layer: tuple[NormalStep, ...]
     readout: tuple[NormalStep, ...]
     objective: tuple[str, str, bool] | None  # stream and slot that hold it; whether to sum over the tokens
-    shifts: frozenset[tuple[str, str]]  # slots that hold the mean of the data, set once at the start
+    shifts: frozenset[tuple[str, str]]  # slots that differences are centred on, set once at the start
     bounded: tuple[Bounded, ...]  # numbers that must stay small for it to equal the spec
     looks: Mapping[str, Looks]  # open sets whose tokens find themselves by self-attention
     nulls: Mapping[str, Mapping[str, tuple[str, int]]] = field(
@@ -84,7 +85,7 @@ class Lowering(Expressions):
     ) -> None:
         checked = algorithm.checked
         super().__init__(checked, dims, params, styles)
-        self.shifted, self.bounded = {}, {}
+        self.shifted, self.bounded, self.spaces, self.deciding = {}, {}, Spaces(checked), False
         self.algorithm = algorithm
         self.sums, self.landed, self.heads, self.spans, self.scratch = [], {}, {}, {}, 0
         self.opened, self.caught = [], set()
@@ -158,15 +159,14 @@ class Lowering(Expressions):
         )
 
     def _shifts(self) -> NormalStep:
-        """The means that centre the data: once, before anything else, the same on every token of every stream."""
+        """What differences are centred on: once, before anything else, the same on every token of every stream."""
         self.step, self.heads = NormalStep(equations=["(centre the data)"]), {}
         for (stream, slot), source in self.shifted.items():
-            width = self.widths[stream][slot]
             i, k = f"({stream})", f"({source})"
-            self.index[i], self.index[k] = stream, self.checked.fields[source].home
-            rule = Rule("normalize", Poly.const(1).frozen)
-            mean = self.total(KeySum(i, k, rule, (), (Vector(source, k, width),)))
-            self.step.commit.setdefault(stream, {})[slot] = self.linear(mean, i)
+            field = self.checked.fields[source]
+            self.index[i], self.index[k] = stream, field.home
+            value = self.slot_poly(source, k, 0 if field.width is None else self.widths[field.home][source])
+            self.step.commit.setdefault(stream, {})[slot] = self.linear(self.typical(value, k, i), i)
         return self.step
 
     def _objective(self, spec: ast.Spec) -> Target | None:
@@ -198,6 +198,7 @@ class Lowering(Expressions):
             self.step.equations.append(f"objective {said}" if target.slot == OBJECTIVE else said)
             if target.field:
                 self.step.writes.append((stream, target.slot))
+        self.step.drop_unread()
         return self.step
 
     def _equation(self, target: Target, stream: str) -> None:

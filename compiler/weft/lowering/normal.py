@@ -211,6 +211,21 @@ class NormalHead:
     def writes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*self.values, *self.own, *self.number]))
 
+    @property
+    def reads(self) -> set[tuple[str, str]]:
+        """(stream, slot) of everything its scores, masks and values read."""
+        sides = {"query": self.query, "key": self.keys}
+        out = {(sides[side], s) for score in (self.score, *(m.score for m in self.masks)) for side, s in score.slots()}
+        out |= {(self.keys, slot) for form in self.values.values() for slot in form}
+        own = [*self.own.values(), *([self.self_key] if isinstance(self.self_key, Mapping) else [])]
+        return out | {(self.query, slot) for form in own for slot in form}
+
+    def forget(self, unread: Container[str]) -> None:
+        """Leaves out what it writes to slots that nobody reads."""
+        self.values = {slot: form for slot, form in self.values.items() if slot not in unread}
+        self.own = {slot: form for slot, form in self.own.items() if slot not in unread}
+        self.number = {slot: c for slot, c in self.number.items() if slot not in unread}
+
     def lines(self) -> list[str]:
         """The head as text."""
         out = [f"head {self.query} <- {self.keys}  {self.rule.kind}{self.rule.argument}", f"  score {self.score}"]
@@ -267,6 +282,24 @@ class NormalStep:
     patterns: list[Pattern] = field(default_factory=list)
     equations: list[str] = field(default_factory=list)
     writes: list[tuple[str, str]] = field(default_factory=list)  # (stream, field)
+
+    def drop_unread(self) -> None:
+        """Leaves out maps and heads that nothing reads: from the commit and the patterns back, level by level."""
+        read = {(stream, s) for stream, forms in self.commit.items() for form in forms.values() for s in form}
+        for pattern in self.patterns:
+            read |= pattern.head.reads | {(pattern.head.query, slot) for slot in pattern.scale}
+        kept: list[Derived] = []
+        for level in range(max([h.level for h in self.heads] + [d.level for d in self.local], default=0), 0, -1):
+            for d in reversed(self.local):
+                if d.level == level and (d.stream, d.slot) in read:
+                    kept.append(d)
+                    read |= {(d.stream, slot) for slot in d.sources}
+            for head in (h for h in self.heads if h.level == level):
+                head.forget({slot for slot in head.writes if (head.query, slot) not in read})
+                read |= head.reads if head.writes else set()
+        self.local = [d for d in self.local if d in kept]
+        shown = [pattern.head for pattern in self.patterns]
+        self.heads = [h for h in self.heads if h.writes or h in shown]
 
     def lines(self) -> list[str]:
         out = [f"equation  {e}" for e in self.equations]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from weft.lowering.algebra import Dot, Number, Poly, Scalars, Size, Total, Vector, Weight, indices, monomial, thaw
+from weft.lowering.algebra import Dot, Number, Poly, Scalars, Size, Total, Weight, indices, monomial, thaw
 from weft.lowering.normal import KeySum, Rule
 from weft.lowering.reductions import Reductions
 from weft.lowering.slots import Refused
@@ -222,7 +222,3 @@ class Ratios(Reductions):
         name = f"select({flag_slot}, {len(self.step.local)})"
         slot = self.derive(stream, name, "select", max(1, width), form=form, fallback=other, flag=flag_slot)
         return self.slot_poly(slot, i, width)
-
-    def slot_poly(self, slot: str, i: str, width: int) -> Poly:
-        """A slot of token i as a polynomial; width 0 means a number."""
-        return Poly.atom(Vector(slot, i, width) if width else Number(slot, i))

@@ -12,7 +12,7 @@ Factors that belong to no token (counts) go into the value, so that the head alo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from weft.lowering.algebra import (
@@ -75,7 +75,7 @@ class Reductions(Heads):
         if self.tokens(q) or self.tokens(k):  # tabulated distances never cancel; expanded ones do
             body = body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in far else None)
         else:
-            body = body.replace(lambda a: self._multiplied_out(a) if a in far else None)
+            body = body.replace(lambda a: self.multiplied_out(a) if a in far and isinstance(a, Distance) else None)
         body = self._weighted_exponentials(body, q, k)
         crowded = {
             a
@@ -107,11 +107,6 @@ class Reductions(Heads):
                 "add the exponent to the score of a softmax, or store one of the two first",
             )
         return body.replace(lambda a: self.tabulate(Poly.atom(a)) if a in beside else None) if beside else body
-
-    def _multiplied_out(self, a: Atom) -> Poly:
-        """A distance beside a weight, both sets open: no head holds the product, so it is multiplied out."""
-        assert isinstance(a, Distance)
-        return self.expanded(self.finalise(thaw(a.left)), self.finalise(thaw(a.right)), a.i, a.j)
 
     def _one(
         self,
@@ -216,31 +211,32 @@ class Reductions(Heads):
         return Poly.atom(Vector(slot, q, width))
 
     def _name_third(self, body: Poly, k: str, masks: tuple[MaskRule, ...]) -> tuple[Poly, str | None]:
-        """sum[k] a[q,k] * B[k,j]: a third index j over a fixed set is fine when it only names columns of rows."""
+        """sum[k] a[q,k] * B[k,j]: a third index j over a fixed set is fine when it only names columns of rows.
+
+        What is no row yet may have to be stored as one; an index for which that is not needed is taken first.
+        """
         ids = body.indices - {k}
         if len(ids) != 2:
             return body, None
-        used_by_masks = mask_indices(masks)
-        for j in sorted(ids):
-            size = self.tokens(j)
-            if size is None or j in used_by_masks:
-                continue
-            name = Name(self.stream(j), j, size)
-            other = ids - {j}
-
-            def swap(a: Atom, j: str = j, name: Name = name) -> Poly | None:
-                is_row = isinstance(a, Dot) and name in (a.left, a.right)
-                if is_row or indices(a) != {k, j} or not isinstance(a, Exp | Distance | Weight | Dot):
-                    return None
-                return self.tabulate(Poly.atom(a), "copy", (k, j))
-
+        candidates = []
+        for j in self.in_order(ids - mask_indices(masks)):
+            uses = [a for a in body.atoms if j in indices(a)]
+            missing = [a for a in uses if not self._is_row(a, j)]
+            if self.tokens(j) and uses and all(self._can_be_row(a, k, j) for a in missing):
+                candidates.append((len(missing), j, missing))
+        for _, j, missing in sorted(candidates, key=lambda c: c[0]):
             try:
-                swapped = body.replace(swap)
+                return body.replace(self._into_rows(missing, k, j)), j
             except Refused:
                 continue
-            uses = [a for a in swapped.atoms if j in indices(a)]
-            if uses and all(
-                isinstance(a, Dot) and name in (a.left, a.right) and indices(a) <= {k, j} | other for a in uses
-            ):
-                return swapped, j
         return body, None
+
+    def _is_row(self, a: Atom, j: str) -> bool:
+        """Whether an atom is column j of a row that another token holds."""
+        return isinstance(a, Dot) and any(isinstance(v, Name) and v.index == j for v in (a.left, a.right))
+
+    def _can_be_row(self, a: Atom, k: str, j: str) -> bool:
+        return indices(a) == {k, j} and isinstance(a, Exp | Distance | Weight | Dot)
+
+    def _into_rows(self, atoms: list[Atom], k: str, j: str) -> Callable[[Atom], Poly | None]:
+        return lambda a: self.tabulate(Poly.atom(a), "copy", (k, j)) if a in atoms else None

@@ -20,7 +20,6 @@ from weft.lowering.algebra import (
     Poly,
     Scalars,
     Size,
-    Vector,
     VectorAtom,
     expand_distances,
     indices,
@@ -30,11 +29,6 @@ from weft.lowering.normal import DotPart, Form, L2Part, NormalScore
 from weft.lowering.slots import Refused, Slots
 
 RESCALE = "write the numbers in other units, so that their products stay between 1e-300 and 1e300"
-
-
-def shift_slot(source: str) -> str:
-    """The slot that holds the mean of an input, the same on every token."""
-    return f"mean({source})"
 
 
 def is_float(value: Fraction) -> bool:
@@ -73,33 +67,6 @@ def cleared(score: NormalScore) -> tuple[NormalScore, int]:
 
 class Scores(Slots):
     """Linear forms and scores over slots. Everything here reads stored slots only, no pending sums."""
-
-    shifted: dict[tuple[str, str], str]  # (stream, slot) -> the input whose mean it holds
-
-    def expanded(self, left: Poly, right: Poly, i: str, j: str) -> Poly:
-        """|left - right|^2 multiplied out, both sides shifted by the mean of the data where the style says so."""
-        factor = next(iter(left.terms.values()))
-        left, right = self._centred(left, i, factor), self._centred(right, j, factor)
-        return left.dot(left) - left.dot(right).scale(2) + right.dot(right)
-
-    def _centred(self, p: Poly, i: str, factor: Fraction) -> Poly:
-        """A side of a distance, shifted by a multiple of the mean: the distance is the same, its terms are smaller."""
-        source = self._shift_source(p.width) if self.styles.centre != "off" else None
-        if source is None:
-            return p
-        stream, slot = self.stream(i), shift_slot(source)
-        self.shifted[stream, slot] = source
-        self.widths[stream][slot] = p.width
-        form = {**self.form(p, i), slot: -factor}
-        return Poly.atom(Vector(self.function(stream, "copy", form), i, p.width))
-
-    def _shift_source(self, width: int) -> str | None:
-        """The input whose mean shifts vectors of a width: the first on an open set."""
-        for f in self.checked.fields.values():
-            vector = f.role == "input" and f.width is not None and self.checked.is_open(f.home)
-            if vector and f.width is not None and self.dimension(f.width) == width:
-                return f.name
-        return None
 
     def form(self, p: Poly, i: str) -> Form:
         """A polynomial of token i as a linear form over the slots of its stream."""

@@ -1,15 +1,18 @@
 """Slots: where the numbers of a program live, and the derived slots that products and functions need.
 
-A derived slot is named by its canonical expression, hence shared. One that reads only fields and constants is
+A derived slot is known by what it computes, with exact coefficients, hence shared; its name is for people (six digits
+of a coefficient, and `#2` behind it where another slot is called the same). One that reads only fields and constants is
 persistent (level 0): it is kept up to date like a view. One that reads what a head of the current step wrote is local.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
+from itertools import chain, count
 
-from weft.lowering.algebra import Dot, Name, Number, Scalars, Size, Vector, VectorAtom, show_atom
+from weft.lowering.algebra import Dot, Name, Number, Poly, Scalars, Size, Vector, VectorAtom, show_atom
 from weft.lowering.normal import NAME, ONE, POSITION, Derived, Form, NormalStep, count_slot, show_form
 from weft.lowering.styles import Styles
 from weft.source import NOWHERE, Span
@@ -37,6 +40,7 @@ class Slots:
         self.widths: dict[str, dict[str, int]] = {st: {ONE: 1} for st in checked.sets}
         self.levels: dict[tuple[str, str], int] = {}  # 0 unless a head of the current step wrote it
         self.derived: dict[tuple[str, str], Derived] = {}
+        self.known: dict[tuple[object, ...], str] = {}  # what a derived slot computes -> the slot
         self.step = NormalStep()
         self.span: Span = NOWHERE  # of the expression being lowered, for messages
 
@@ -55,6 +59,10 @@ class Slots:
 
     def tokens(self, index: str) -> int | None:
         return self.size(self.stream(index))
+
+    def in_order(self, ids: Iterable[str]) -> list[str]:
+        """Indices in the order in which the spec declares them: nothing depends on how they are called."""
+        return sorted(ids, key=list(self.index).index)
 
     def level(self, stream: str, slots: Iterable[str]) -> int:
         return max((self.levels.get((stream, s), 0) for s in slots), default=0)
@@ -78,18 +86,23 @@ class Slots:
         fallback: Form | None = None,
         flag: str = "",
     ) -> str:
-        """The derived slot of that name, made when it does not exist yet."""
-        if slot not in self.widths[stream]:
-            made = Derived(stream, slot, function, width, a, b, form or {}, fallback, flag, 0, self.span)
+        """The slot that holds this, made when it does not exist yet; `slot` is how it is called if nothing else is."""
+        other = None if fallback is None else frozenset(fallback.items())
+        what = (stream, function, width, a, b, frozenset((form or {}).items()), other, flag)
+        if what not in self.known:
+            taken = self.widths[stream]
+            name = next(n for n in chain([slot], (f"{slot} #{m}" for m in count(2))) if n not in taken)
+            made = Derived(stream, name, function, width, a, b, form or {}, fallback, flag, 0, self.span)
             level = self.level(stream, made.sources)
-            self.widths[stream][slot] = width
-            self.levels[stream, slot] = level
-            made = Derived(stream, slot, function, width, a, b, form or {}, fallback, flag, level, self.span)
+            made = replace(made, level=level)
+            taken[name] = width
+            self.levels[stream, name] = level
             if level == 0:
-                self.derived[stream, slot] = made
+                self.derived[stream, name] = made
             else:
                 self.step.local.append(made)
-        return slot
+            self.known[what] = name
+        return self.known[what]
 
     def product(self, stream: str, a: str, b: str) -> str:
         """The slot with every product of a coordinate of a with one of b."""
@@ -108,6 +121,10 @@ class Slots:
         width = max((self.widths[stream][s] for s in form), default=1)
         text = f"({show_form(form)})"
         return self.derive(stream, text if name == "copy" else name + text, name, width, form=form)
+
+    def slot_poly(self, slot: str, i: str, width: int) -> Poly:
+        """A slot of token i as a polynomial; width 0 means a number."""
+        return Poly.atom(Vector(slot, i, width) if width else Number(slot, i))
 
     def vector_slot(self, stream: str, v: VectorAtom) -> str:
         if isinstance(v, Name):

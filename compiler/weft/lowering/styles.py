@@ -3,7 +3,7 @@
 scores   l2       distance attention, |Q z - K z'|^2 in difference form
          dot      dot products on lifted embeddings; squared norms are kept in slots by feed-forwards
 centre   auto     on wherever distances are expanded into dot products
-         on, off  whether both sides of a distance are shifted by the mean of the data before expanding it
+         on, off  whether both sides of a distance are shifted by a value of the data before expanding it
 hardmax  exact    a choice of one is an argmax
          softmax  a softmax of `sharpness` times the score: a transformer of finite temperature, near the spec where the
                   best score leads by enough (measured when it runs)
