@@ -49,8 +49,8 @@ def test_soft_shares_are_computed_where_they_are_read_and_share_their_scores() -
 
 def test_a_head_whose_queries_are_constants_runs_once() -> None:
     plan = linear("lloyd", scores="dot").plan()
-    assert {head.head.name for _, head in plan.heads() if head.once} == {"mean(x)", "mean(x)'2"}
-    assert plan.forms["points", "mean(x)"] == "uniform"
+    assert {head.head.name for _, head in plan.heads() if head.once} == {"centre(x)", "centre(x)'2"}
+    assert plan.forms["points", "centre(x)"] == "uniform"
 
 
 def test_members_are_found_by_their_index() -> None:
