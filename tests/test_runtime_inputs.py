@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import weft
 from programs import dual_ascent, hard_clustering, largest, neighbours
 from weft_runtime import OneHot, RunError, load
 from weft_runtime.checkpoint import Checkpoint
@@ -129,8 +130,39 @@ def test_advance_and_start_name_their_mistakes() -> None:
         model.advance({**fields, "z": 1}, 0)
     with pytest.raises(RunError, match="unknown input q"):
         model.start(q=X)
-    with pytest.raises(RunError, match="inputs are given by name"):
-        model(X)
+
+
+def test_an_input_that_needs_no_other_may_come_without_its_name() -> None:
+    model = load(clustering())
+    named = model(x=X, seed=3)["centers"]
+    assert model(X, seed=3)["centers"].equal(named)
+    assert model.final(X, seed=3)["centers"].equal(named)
+    assert model(X, c=X[:2])["centers"].equal(model(x=X, c=X[:2])["centers"])
+    with pytest.raises(RunError, match=r"there are several: model\(x=\.\.\.\)"):
+        model(X, x=X)
+    with pytest.raises(RunError, match="unknown input z"):
+        model(X, z=X)
+
+
+SORTING = "algorithm t\ntokens i, l in items\n       g in one : 1\ninputs x[i] : R, c[g] : R, z[i] : R^d\n"
+SORTING += "layer\n  rank[i] = sum[l] 1 where x[l] < x[i]\n  m[g] = c[g] * (mean[i] x[i])\noutputs rank, m\n"
+
+
+def test_a_column_of_numbers_is_as_many_tokens_as_it_has_rows() -> None:
+    model, meant = load(weft.compile("sort")), weft.interpret("sort", {"x": [3.0, 1.0, 2.0]})
+    name = next(output.name for output in model.program.outputs if output.kind == "number")
+    for given in ([[3.0], [1.0], [2.0]], [3.0, 1.0, 2.0], np.array([[3.0], [1.0], [2.0]], np.float32)):
+        assert model(given)[name].tolist() == np.asarray(meant[name]).tolist()
+    assert tuple(model([[3.0, 1.0]])[name].shape) == (1, 2)
+
+
+def test_a_column_beside_a_batch_is_a_batch() -> None:
+    model, z = load(weft.compile(SORTING, {"d": 1})), np.zeros((2, 3, 1))
+    found = model(x=[[3.0, 1.0, 2.0], [4.0, 6.0, 5.0]], c=[[1.0], [2.0]], z=z)
+    assert found["rank"].tolist() == [[2.0, 0.0, 1.0], [0.0, 2.0, 1.0]]
+    assert found["m"].tolist() == [[2.0], [10.0]]
+    one = model(x=[[3.0], [4.0]], c=[[1.0], [2.0]], z=z[:, :1])
+    assert one["m"].tolist() == [[3.0], [8.0]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +17,7 @@ from weft_runtime.calls import Call, Given
 from weft_runtime.held import Dense, Rows, Uniform, blocks, count_of
 from weft_runtime.ir import Part
 from weft_runtime.plan import Uncovered
+from weft_runtime.reuse import once
 from weft_runtime.squares import Squares
 from weft_runtime.tensors import NUMBER_HEADS
 from weft_runtime.workers import each
@@ -54,23 +54,23 @@ class Stream:
         """Makes what blocks share, before they run side by side."""
         _ = self.squares, self._features, self._values, self.names
 
-    @cached_property
+    @once
     def squares(self) -> list[Squares | None]:
         return [self._squares(part) if part.kind == "l2" else None for part in self.lens.head.score.parts]
 
-    @cached_property
+    @once
     def _features(self) -> Features | None:
         if not self._small and _deferred(self.call, self.lens.keys):
             return None
         return self._key_features(slice(0, len(self.call.keys)))
 
-    @cached_property
+    @once
     def _values(self) -> Tensor | None:
         if self.number or not self.lens.head.value or not (self._small or not _deferred(self.call, self.lens.value)):
             return None
         return self.lens.values(self.call.keys)
 
-    @cached_property
+    @once
     def names(self) -> bool:
         """Whether the value of a key is its name."""
         return self._values is not None and _is_eye(self._values)

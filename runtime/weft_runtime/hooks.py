@@ -11,6 +11,8 @@ it saw; from there on the replaced numbers are data, and decisions about them co
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
@@ -23,21 +25,39 @@ class HookSite(nn.Identity):
 
 
 class Named(nn.Module):
-    """A container whose children have names from a program, mangled where torch needs the name itself."""
+    """Modules and parameters by names of a program, whatever these are.
 
-    def place(self, name: str, child: nn.Module) -> None:
-        """Adds a child."""
-        self.add_module(attribute(name), child)
+    `at` finds them. Their paths spell the name, with `_` in front where the module itself has an attribute of that name
+    (`forward` -> `_forward`, which no spec can call its own), and `_` for a dot.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys: dict[tuple[str, bool], str] = {}  # by name, and whether it is a parameter
+
+    def place(self, name: str, child: nn.Module | nn.Parameter) -> str:
+        """Adds a child: the last part of its path."""
+        key = name.replace(".", "_") or "_"
+        while hasattr(self, key):
+            key = f"_{key}"
+        self._keys[name, isinstance(child, nn.Parameter)] = key
+        if isinstance(child, nn.Parameter):
+            self.register_parameter(key, child)
+        else:
+            self.add_module(key, child)
+        return key
 
     def at(self, name: str) -> nn.Module:
-        """The child of this name."""
-        return self.get_submodule(attribute(name))
+        """The module of this name."""
+        module = self._modules[self._keys[name, False]]
+        assert module is not None
+        return module
 
-
-def attribute(name: str) -> str:
-    """A name that torch accepts for a child or parameter."""
-    name = name.replace(".", "_") or "_"
-    return f"{name}_" if hasattr(nn.Module(), name) else name
+    def nested(self, name: str) -> Named:
+        """The container of this name, made if there is none."""
+        if (name, False) not in self._keys:
+            self.place(name, Named())
+        return cast(Named, self.at(name))
 
 
 class HeadSites(nn.Module):
@@ -64,25 +84,19 @@ class Block(Named):
 
     def __init__(self, streams: tuple[str, ...], heads: tuple[Head, ...]) -> None:
         super().__init__()
-        self.attn = Named()
+        self.attn, self.streams = Named(), streams
         for head in heads:
             self.attn.place(head.name, HeadSites())
-        self.streams: dict[str, StreamSites] = {}
         for stream in streams:
-            self.streams[stream] = StreamSites()
-            self.place(stream, self.streams[stream])
+            self.place(stream, StreamSites())
 
     def head(self, name: str) -> HeadSites:
         """The sites of a head."""
-        sites = self.attn.at(name)
-        assert isinstance(sites, HeadSites)
-        return sites
+        return cast(HeadSites, self.attn.at(name))
 
     def resid(self, stream: str) -> StreamSites:
         """The sites of a stream."""
-        sites = self.at(stream)
-        assert isinstance(sites, StreamSites)
-        return sites
+        return cast(StreamSites, self.at(stream))
 
 
 def blocks(steps: tuple[Step, ...], streams: tuple[str, ...]) -> nn.ModuleList:

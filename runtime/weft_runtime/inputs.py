@@ -1,7 +1,8 @@
 """What the user gives -> the inputs of every problem of a batch, checked against their contracts.
 
 Shapes: a vector or pair input is [tokens, width], a number [tokens]; one more axis in front makes a batch. A batch of
-problems of different sizes comes with `mask={stream: bool[batch, tokens]}`, or as a list of arrays.
+problems of different sizes comes with `mask={stream: bool[batch, tokens]}`, or as a list of arrays. A column [n, 1] of
+numbers is n tokens, as it is in a table; n problems of one token it is where another input is a batch.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -119,9 +121,10 @@ class Reader:
             for item in self.inputs
             if item.name in given and given[item.name] is not None
         }
+        arrays = self._without_columns(arrays, batched=bool(mask))
         missing = [i.name for i in self.inputs if i.name not in arrays and (i.init is None or not self.may_start)]
         if missing and self.may_start:
-            raise RunError(f"input {shown(missing[0])} is missing; give {_call(missing[0])}", input=missing[0])
+            raise RunError(f"input {shown(missing[0])} is missing; give {call_of(missing[0])}", input=missing[0])
         counts = {
             name: len(array) for name, array in arrays.items() if isinstance(array, list) or self._is_batch(array, name)
         }
@@ -191,6 +194,20 @@ class Reader:
             raise RunError(text, input=item.name)
         moved: Tensor = value.to(device=self.device)
         return moved
+
+    def _without_columns(self, arrays: dict[str, Tensor | list[Tensor]], batched: bool) -> dict[str, Any]:
+        """A column [n, 1] of numbers is n tokens, unless another input says that it is n problems of one token."""
+        columns = {}
+        for item in self.inputs:
+            array = arrays.get(item.name)
+            alone = self.program.stream(item.stream).size == 1
+            if isinstance(array, Tensor) and self._is_batch(array, item.name):
+                if self._rank(item) == 1 and array.shape[1] == 1 and not alone:
+                    columns[item.name] = array[:, 0]
+                else:
+                    batched = True
+            batched = batched or isinstance(array, list)
+        return arrays if batched else {**arrays, **columns}
 
     def _is_batch(self, array: Tensor | list[Tensor], name: str) -> bool:
         item = next(i for i in self.inputs if i.name == name)
@@ -288,7 +305,7 @@ class Reader:
             if layout.sizes() != sizes:
                 raise RunError(
                     f"{shown(item.name)} would start with {_some(sizes)} rows, but {item.stream} has "
-                    f"{_some(layout.sizes())} tokens; give {_call(item.name)}"
+                    f"{_some(layout.sizes())} tokens; give {call_of(item.name)}"
                 )
             starts = [0, *accumulate(sizes)]
             rows = made[0] if count == 1 else torch.cat(made)
@@ -308,8 +325,11 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     return one.dtype == other.dtype and one.shape[1:] == other.shape[1:] and one.device == other.device
 
 
-def _call(name: str) -> str:
-    return f"model({shown(name)}=...)"
+def call_of(*names: str) -> str:
+    """How to give inputs: `model(x=...)`, or in a mapping where a name is no keyword, or one of a setting."""
+    if any(name in SETTINGS or not name.isidentifier() or iskeyword(name) for name in names):
+        return f"model({{{', '.join(f'{shown(name)!r}: ...' for name in names)}}})"
+    return f"model({', '.join(f'{shown(name)}=...' for name in names)})"
 
 
 def _some(sizes: Sequence[int]) -> str:

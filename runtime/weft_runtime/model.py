@@ -24,8 +24,8 @@ from weft_runtime.conditions import short_leads
 from weft_runtime.displays import model_html, model_line
 from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.homes import Home
-from weft_runtime.hooks import Named, attribute, blocks
-from weft_runtime.inputs import SETTINGS, Batch, Reader
+from weft_runtime.hooks import Named, blocks
+from weft_runtime.inputs import SETTINGS, Batch, Reader, call_of
 from weft_runtime.ir import Program
 from weft_runtime.linear import Linear
 from weft_runtime.plan import Plan, Uncovered
@@ -62,6 +62,10 @@ def load(
     return Model(checkpoint, dtype, device, trainable, backend, deterministic)
 
 
+class Refused(RunError):
+    """The backend that was asked for cannot run a program."""
+
+
 class Model(nn.Module):
     """A compiled algorithm as a module. See `forward` for how to call it."""
 
@@ -92,13 +96,10 @@ class Model(nn.Module):
         self._home = Home.of(device)
         self._home.check(dtype)
         self.weights = Named()
-        self._paths: dict[str, str] = {}
         self._owners: dict[str, tuple[nn.Module, str]] = {}  # where each is looked up, without a walk along its path
         for name, array in checkpoint.tensors.items():
             tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=self._home.state)
-            path = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
-            module, _, leaf = path.rpartition(".")
-            self._paths[name], self._owners[name] = path, (self.weights.get_submodule(module), leaf)
+            self._owners[name] = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
         streams = tuple(stream.name for stream in program.streams)
         self.prelude = blocks(program.prelude, streams)
         self.blocks = blocks(program.layer, streams)
@@ -138,14 +139,14 @@ class Model(nn.Module):
 
     def tensor(self, name: str) -> nn.Parameter:
         """The parameter that holds a tensor of the checkpoint."""
-        if name not in self._paths:
-            raise KeyError(f"no tensor {name!r}{suggestion(name, self._paths)}")
+        if name not in self._owners:
+            raise KeyError(f"no tensor {name!r}{suggestion(name, self._owners)}")
         owner, leaf = self._owners[name]
         return cast(nn.Parameter, getattr(owner, leaf))
 
     def checkpoint(self) -> Checkpoint:
         """The model as it is now, to save or to verify: trained and edited weights make files like any other."""
-        tensors = {name: self.tensor(name).detach().cpu().numpy().copy() for name in self._paths}
+        tensors = {name: self.tensor(name).detach().cpu().numpy().copy() for name in self._owners}
         origin = (self.spec_name, self.spec_text, self.dims, self.params, self.compiler)
         return Checkpoint(self.program, tensors, *origin)
 
@@ -161,9 +162,14 @@ class Model(nn.Module):
         return model_html(self)
 
     # ------------------------------------------------------------------ running
+    def __call__(self, inputs: Any = None, /, **options: Any) -> Outputs:
+        """Runs the algorithm: see `forward`. Torch gets inputs as a mapping: their names may be its own (`self`)."""
+        named, settings = self._sorted(inputs, options)
+        return cast(Outputs, super().__call__(named, **settings))
+
     def forward(
         self,
-        inputs: Arrays = None,
+        inputs: Any = None,
         /,
         *,
         layers: int | None = None,
@@ -178,6 +184,8 @@ class Model(nn.Module):
     ) -> Outputs:
         """Runs the algorithm: `model(x=..., c=...)` -> outputs by name, as the layers hold them.
 
+        Inputs may also be given as a mapping, and one that needs no other without its name: `model(x)`.
+
         layers        how many; as compiled when not given. until_stable: until nothing changes, at most `limit`
         seed          for initialisers and random fields; one for all problems of a batch, or one each
         mask          {token set: bool[batch, tokens]} for batches of problems of different sizes
@@ -187,25 +195,25 @@ class Model(nn.Module):
         """
         settings: dict[str, Any] = {"layers": layers, "seed": seed, "mask": mask, "noise": noise}
         settings |= {"until_stable": until_stable, "limit": limit, "progress": progress, "until": until}
-        return self._answer(_joined(inputs, named), settings, partial(answers.outputs, again=False))
+        return self._answer(self._named(inputs, named), settings, partial(answers.outputs, again=False))
 
-    def final(self, inputs: Arrays = None, /, **options: Any) -> Outputs:
+    def final(self, inputs: Any = None, /, **options: Any) -> Outputs:
         """Like a call, but outputs made from values that changed later in the layer are made once more at the end."""
-        return self._answer(*_sorted(inputs, options), partial(answers.outputs, again=True))
+        return self._answer(*self._sorted(inputs, options), partial(answers.outputs, again=True))
 
-    def objective(self, inputs: Arrays = None, /, **options: Any) -> Tensor:
+    def objective(self, inputs: Any = None, /, **options: Any) -> Tensor:
         """The objective of the final state: a number, or one per problem of a batch."""
         if self.program.objective is None:
             raise RunError(f"{shown(self.program.name)} states no objective")
-        return self._answer(*_sorted(inputs, options), answers.objective)
+        return self._answer(*self._sorted(inputs, options), answers.objective)
 
-    def fields(self, inputs: Arrays = None, /, **options: Any) -> Fields:
+    def fields(self, inputs: Any = None, /, **options: Any) -> Fields:
         """The stored fields after the last layer, each made when it is asked for."""
-        return self._answer(*_sorted(inputs, options), answers.glimpse)
+        return self._answer(*self._sorted(inputs, options), answers.glimpse)
 
-    def trace(self, inputs: Arrays = None, /, *, patterns: bool = False, **options: Any) -> Trace:
+    def trace(self, inputs: Any = None, /, *, patterns: bool = False, **options: Any) -> Trace:
         """Every slot of every stream after every sub-layer, and on request every attention pattern."""
-        named, settings = _sorted(inputs, options)
+        named, settings = self._sorted(inputs, options)
         if self.backend == "linear" and patterns:
             raise RunError("the linear backend makes no attention patterns; load with backend='reference' for them")
 
@@ -221,11 +229,11 @@ class Model(nn.Module):
         self.report = replace(self.report, backend="reference", why=why)
         return found
 
-    def start(self, inputs: Arrays = None, /, *, seed: Seed = None, mask: Arrays = None, **named: Any) -> Fields:
+    def start(self, inputs: Any = None, /, *, seed: Seed = None, mask: Arrays = None, **named: Any) -> Fields:
         """The stored fields before the first layer, each [tokens, width]."""
 
         def begin(linear: bool) -> Fields:
-            run = self._begin(_joined(inputs, named), seed, mask, None, 0, linear)
+            run = self._begin(self._named(inputs, named), seed, mask, None, 0, linear)
             run.prelude()
             return self._place().back(answers.fields(run))
 
@@ -271,7 +279,7 @@ class Model(nn.Module):
 
     # ------------------------------------------------------------------ backends
     def _tensors(self) -> dict[str, Tensor]:
-        return {name: self.tensor(name) for name in self._paths}
+        return {name: self.tensor(name) for name in self._owners}
 
     def _answer(self, named: Mapping[str, Any], settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
         """What `read` makes of a run."""
@@ -279,44 +287,56 @@ class Model(nn.Module):
 
     def _either(self, go: Callable[[bool], Result]) -> Result:
         """Runs on the linear backend if that may be, and on the reference if it gives up."""
-        self._why, self._refuses = "", False
+        why = ""
         if self.backend != "reference":
             try:
                 return go(True)
+            except Refused:
+                raise
             except RunError as error:
-                if self._refuses:
-                    raise
-                why = self._why or str(error)
-        else:
-            why = ""
+                why = str(error)
         answer = go(False)
         self.report = replace(self.report, backend="reference", why=why)
         return answer
 
     def _linear(self, batch: Batch, linear: bool) -> Prepared | None:
         """The plan to run with, or None for the reference."""
-        self._refuses = False
         if not linear:
             return None
         tensors = self._tensors()
-        self._why = hindrance((self.prelude, self.blocks, self.readout), tensors, batch)
-        self._why = ROTATED if self.program.rotated else self._why
         try:
-            if self._why:
-                raise Uncovered(self._why)
+            why = ROTATED if self.program.rotated else ""
+            why = why or hindrance((self.prelude, self.blocks, self.readout), tensors, batch)
+            if why:
+                raise Uncovered(why)
             prepared = self._planner.prepared(tensors)
             if self.deterministic and prepared.plan.adds_in_tiles:
                 raise Uncovered("sums with soft weights depend on its tiles; deterministic ones are the reference's")
         except Uncovered as reason:
-            self._why = str(reason)
-            self._refuses = self.backend == "linear"
-            raise RunError(f"the linear backend cannot run this: {reason}") from None
+            if self.backend == "linear":
+                raise Refused(f"the linear backend cannot run this: {reason}") from None
+            raise
         if self.backend == "auto" and is_small(self.program, batch):
-            self._why = "the problem is small"
-            raise Uncovered(self._why)
+            raise Uncovered("the problem is small")
         return prepared
 
     # ------------------------------------------------------------------ inside
+    def _named(self, inputs: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+        """All inputs by name; one that needs no other may come without."""
+        if inputs is None or isinstance(inputs, Mapping):
+            return {**(inputs or {}), **named}
+        needed = [item.name for item in self.program.inputs if item.init is None]
+        known = [item.name for item in self.program.inputs]
+        only = known if len(known) == 1 else needed
+        if len(only) != 1 or only[0] in named:
+            raise RunError(f"inputs are given by name, because there are several: {call_of(*(needed or known))}")
+        return {only[0]: inputs, **named}
+
+    def _sorted(self, inputs: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Named inputs apart from the settings of a run."""
+        settings = {name: options[name] for name in SETTINGS if name in options}
+        return self._named(inputs, {name: options[name] for name in options if name not in SETTINGS}), settings
+
     def _run(
         self,
         given: Mapping[str, Any],
@@ -331,6 +351,9 @@ class Model(nn.Module):
         until: Until | None = None,
         linear: bool = False,
     ) -> Run:
+        for name, told in (("progress", progress), ("until", until)):
+            if told is not None and not callable(told):
+                raise RunError(f"{name} is a {type(told).__name__}; it must be a function")
         many = self._how_many(layers, until_stable, limit)
         tell, total, place = progress or silence, None if until_stable else many, self._place()
         run = self._begin(given, seed, mask, noise, many, linear)
@@ -399,36 +422,14 @@ class Model(nn.Module):
         self.report = Report(*ran, run.engine.tiers, backend, warnings=warnings, by_layer=settled, where=where)
 
 
-def _joined(inputs: Arrays, named: Mapping[str, Any]) -> dict[str, Any]:
-    if inputs is not None and not isinstance(inputs, Mapping):
-        raise RunError("inputs are given by name: model(x=...), or model({'x': ...})")
-    return {**(inputs or {}), **named}
-
-
-def _sorted(inputs: Arrays, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Named inputs apart from the settings of a run."""
-    settings = {name: options[name] for name in SETTINGS if name in options}
-    return _joined(inputs, {name: value for name, value in options.items() if name not in SETTINGS}), settings
-
-
 def _check_dtype(dtype: torch.dtype) -> None:
     if dtype not in DTYPES:
         raise RunError(f"{str(dtype).removeprefix('torch.')} is not supported; load with float32 or float64")
 
 
-def _register(root: Named, name: str, parameter: nn.Parameter) -> str:
-    """Puts a parameter where its dotted name says; the path it ended up at."""
-    parts = [attribute(part) for part in name.split(".")]
-    module: nn.Module = root
-    for index, part in enumerate(parts[:-1]):
-        while part in module._parameters:
-            part += "_"
-        parts[index] = part
-        if part not in module._modules:
-            module.add_module(part, Named())
-        module = module.get_submodule(part)
-    leaf = parts[-1]
-    while leaf in module._modules or leaf in module._parameters:
-        leaf += "_"
-    module.register_parameter(leaf, parameter)
-    return ".".join([*parts[:-1], leaf])
+def _register(root: Named, name: str, parameter: nn.Parameter) -> tuple[nn.Module, str]:
+    """Puts a parameter where its dotted name says: the module that holds it, and its name there."""
+    *parts, leaf = name.split(".")
+    for part in parts:
+        root = root.nested(part)
+    return root, root.place(leaf, parameter)

@@ -231,7 +231,8 @@ class Reference:
 
     # ------------------------------------------------------------------ hooks
     def _resid(self, problems: list[Problem], block: Block, post: bool) -> None:
-        for name, stream_sites in block.streams.items():
+        for name in block.streams:
+            stream_sites = block.resid(name)
             site: nn.Module = stream_sites.hook_resid_post if post else stream_sites.hook_resid_pre
             if not listens(site):
                 continue

@@ -1,6 +1,7 @@
-"""Arrays that are used again once nobody holds them: a layer writes to the memory of the layer before the last.
+"""What is made once: properties that are kept, and arrays that are used again once nobody holds them.
 
-New memory for every layer would be asked from the system, filled with zeros by it and left in pieces.
+A layer writes to the memory of the layer before the last: new memory for every layer would be asked from the system,
+filled with zeros by it and left in pieces.
 """
 
 from __future__ import annotations
@@ -8,14 +9,41 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
+
+Owner = TypeVar("Owner")
+Value = TypeVar("Value")
 
 # how many tensors and other objects share the memory of one; private to torch, so it may be missing
 _users: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 OWN = 2  # of these: the tensor itself, and the object that asks
 HELD = 3  # references to an array of the list while it is looked at
+
+
+class once(Generic[Owner, Value]):
+    """A property that is made when it is first asked for, and kept.
+
+    `functools.cached_property` of Python 3.11 has one lock for all objects: two threads that make properties of each
+    other's classes wait for each other for ever. Here both make the value, and the first one is kept.
+    """
+
+    def __init__(self, make: Callable[[Owner], Value]) -> None:
+        self._make, self.__doc__ = make, make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> once[Owner, Value]: ...
+    @overload
+    def __get__(self, instance: Owner, owner: type) -> Value: ...
+    def __get__(self, instance: Owner | None, owner: type) -> once[Owner, Value] | Value:
+        if instance is None:
+            return self
+        return cast(Value, vars(instance).setdefault(self._name, self._make(instance)))
 
 
 @dataclass(slots=True)

@@ -3,6 +3,9 @@
 Small operations on many blocks scale better this way: no operation waits for the slowest core. The blocks must not
 depend on each other; results come back in the order of the blocks. Threads stay for the next blocks, with what
 libraries keep for each of them; a process that was forked starts its own.
+
+How many cores an operation takes is said to the libraries below torch, for this thread alone: `torch.set_num_threads`
+would also be the setting of every thread that starts later. Where these libraries are not found, nothing is said.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from ctypes import CDLL
+from functools import cache
 from threading import Barrier, Lock, local
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -35,14 +40,39 @@ def alone() -> Iterator[None]:
     if getattr(_given, "cores", 0):
         yield
         return
-    before, kept = torch.get_num_threads(), cores()
-    _given.cores = kept
-    torch.set_num_threads(1)
+    _given.cores = torch.get_num_threads()  # from here on torch has asked for what is its own in this thread
+    before = _take_cores(1), _take_mkl_cores(1)
     try:
         yield
     finally:
+        _take_cores(before[0])
+        _take_mkl_cores(before[1])
         _given.cores = 0
-        torch.set_num_threads(before)
+
+
+def _take_cores(many: int) -> int:
+    """Lets OpenMP use so many cores in this thread: how many it had."""
+    before = torch.get_num_threads()
+    if _libraries()[0] is not None:
+        _libraries()[0](many)
+    return before
+
+
+def _take_mkl_cores(many: int) -> int:
+    """The same for MKL; 0 stands for as many as OpenMP."""
+    call = _libraries()[1]
+    return 0 if call is None else int(call(many))
+
+
+@cache
+def _libraries() -> tuple[Any, Any]:
+    """What sets the cores of a thread, of OpenMP and of MKL, each None where torch was built without."""
+    try:
+        torch_itself = CDLL(torch._C.__file__)
+    except OSError:
+        return None, None
+    openmp = getattr(torch_itself, "omp_set_num_threads", None)
+    return openmp, getattr(torch_itself, "MKL_Set_Num_Threads_Local", None) if openmp else None
 
 
 def each(work: Callable[[Item], Result], items: Sequence[Item], device: torch.device) -> list[Result]:
@@ -97,16 +127,15 @@ def _threads(many: int) -> ThreadPoolExecutor:
     """So many threads, each with torch on one core."""
     with _starting:
         if many not in _pools:
-            before, together = torch.get_num_threads(), Barrier(many)
+            together = Barrier(many)
 
             def start(_: int) -> None:
-                torch.get_num_threads()  # what it takes over, it takes over now
-                torch.set_num_threads(1)  # of this thread
+                _take_cores(1)
+                _take_mkl_cores(1)
                 together.wait()
 
             pool = ThreadPoolExecutor(many, thread_name_prefix="weft")
             list(pool.map(start, range(many)))
-            torch.set_num_threads(before)  # what threads that start later take over
             _pools[many] = pool
         return _pools[many]
 
