@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -306,6 +308,32 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         fail(True)
     assert (tmp_path / "out" / "a").read_text() == "whole"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_run_of_the_same_process_number_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    """In a container every run may have the process number 1."""
+    killed = "import os, sys; from pathlib import Path; from weft.commands.folder import whole_folder\n"
+    killed += "with whole_folder(Path(sys.argv[1]), ['a'], True) as partial: os._exit(9)"
+    script = f"import os; os.getpid = lambda: 1\n{killed}"
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", script, str(tmp_path / "out")]).returncode == 9
+    assert len(list(tmp_path.iterdir())) == 2
+    for n in range(2):
+        with whole_folder(tmp_path / "out", ["a"], True) as partial:
+            (partial / "a").write_text(str(n))
+    assert (tmp_path / "out" / "a").read_text() == "1"
+
+
+def test_a_pipe_feeds_every_row_to_one_input(tmp_path: Path) -> None:
+    rows = "".join(f"{n % 97},{n % 89}\n" for n in range(3000))
+    weft = [sys.executable, "-m", "weft", "run", "lloyd", "-D", "k=5", "--layers", "1", "-o", str(tmp_path / "out")]
+    for place in ("-", "/dev/stdin"):
+        done = subprocess.run([*weft, "--data", place, "--force"], input=rows, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        assert len((tmp_path / "out" / "labels.csv").read_text().splitlines()) == 3001
+    done = subprocess.run([*weft, "--data", "-", "--init", "/dev/stdin"], input=rows, text=True, capture_output=True)
+    assert done.returncode == 2
+    assert "cannot both be read from" in done.stderr
 
 
 def test_a_failed_exchange_keeps_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

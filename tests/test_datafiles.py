@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +58,40 @@ def test_text_tables_are_read(case: str, tmp_path: Path) -> None:
     assert table.values.dtype == np.float64
     assert table.values.tolist() == values
     assert table.names == names
+
+
+@pytest.mark.parametrize("rows", [1, 3000, 200_000])
+def test_no_row_of_a_pipe_is_lost(rows: int, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = "".join(f"{n},{n / 8}\n" for n in range(rows))
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(pipe.write_text, text)
+        table = read_table(pipe, header="no")
+        assert written.result() == len(text)
+    assert table.path == str(pipe)
+    assert table.values.tolist() == [[n, n / 8] for n in range(rows)]
+
+
+@pytest.mark.parametrize("form", ["csv", "npy"])
+def test_a_dash_is_standard_input(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.arange(6000.0).reshape(3000, 2)
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        np.save(file, values) if form == "npy" else np.savetxt(file, values, delimiter=",")
+    with path.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        table = read_table(Path("-"), header="no")
+    assert table.path == "standard input"
+    assert np.array_equal(table.values, values)
+
+
+def test_faults_in_a_pipe_are_told_as_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    for content, said in ((b"1,2\n3,x\n", "line 2, column 2"), (b"", "is empty"), (b"1,\xff\n", "byte 0xff in line 1")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        message = complaint(Path("-"))
+        assert message.startswith("standard input")
+        assert said in message
 
 
 COMPLAINTS = {

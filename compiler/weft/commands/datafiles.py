@@ -1,16 +1,20 @@
 """Data files -> tables of finite float64 numbers, and arrays -> data files.
 
 CSV, TSV and other text tables, NumPy's .npy and .npz, and Parquet where pyarrow is installed. Nothing is unpickled.
+Streams (standard input, pipes) give their bytes once; they are copied before anything looks at them.
 Files that are absent, too large, of another kind or not made of finite numbers are errors in the user's words.
 """
 
 from __future__ import annotations
 
+import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +25,12 @@ from weft.errors import InputError
 from weft.language.words import did_you_mean
 from weft.source import printable
 
-Reader = Callable[[Path, str | None], Table]
+Reader = Callable[[Path, str, str | None], Table]  # file, what messages call it, columns
 Format = Literal["csv", "tsv", "npy"]
 FORMATS: tuple[Format, ...] = ("csv", "tsv", "npy")
 LARGEST_TEXT = 4 * 2**30  # bytes; a text table of this size takes minutes to read, a .npy file is mapped at once
 LARGEST_ARCHIVE = 64 * 2**30  # bytes an .npz may unpack to
+BYTES_AT_ONCE = 2**20
 ROWS_AT_ONCE = 8192  # rows turned into text at a time
 FOREIGN = {
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".json"), "export it as CSV"),
@@ -36,14 +41,15 @@ FOREIGN = {
 
 
 def read_table(path: Path, columns: str | None = None, header: Header = "auto", array: str = "") -> Table:
-    """Reads a data file by the ending of its name. `array` names the array to prefer in an .npz file."""
-    shown = printable(str(path))
+    """Reads a data file by the ending of its name; `-` is standard input. `array` names the array to prefer in .npz."""
+    shown = "standard input" if is_standard_input(path) else printable(str(path))
     _refuse_absent(path, shown)
     suffix = path.suffix.lower()
     if suffix in FOREIGN:
         raise InputError(f"{shown}: {suffix} files cannot be read; {FOREIGN[suffix]}")
     try:
-        table = _reader(suffix, array, header)(path, columns)
+        with _at_rest(path, shown) as file:
+            table = _reader(suffix or _suffix_of_stream(path, file), array, header)(file, shown, columns)
     except OSError as error:
         raise InputError(f"{shown} cannot be read: {error.strerror or error}") from None
     except MemoryError:
@@ -53,17 +59,70 @@ def read_table(path: Path, columns: str | None = None, header: Header = "auto", 
     return table
 
 
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+def is_standard_input(path: Path) -> bool:
+    """`-`, as everywhere; a file of that name is `./-`."""
+    return str(path) == "-"
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is read from a path is gone afterwards: standard input, a pipe, a device."""
+    return is_standard_input(path) or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+@contextmanager
+def _at_rest(path: Path, shown: str) -> Iterator[Path]:
+    """A file that can be read several times: the path itself, or a copy of what comes through a stream."""
+    if not is_stream(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="weft-") as folder:
+        copy = Path(folder, "data")
+        with copy.open("xb") as file, _opened(path) as stream:
+            size = 0
+            while block := stream.read(BYTES_AT_ONCE):
+                size += len(block)
+                if size > LARGEST_TEXT:
+                    limit = f"{LARGEST_TEXT / 2**30:.0f} GiB"
+                    raise InputError(f"{shown} gives more than {limit}; save it as .npy, which is mapped, not copied")
+                file.write(block)
+        yield copy
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if not is_standard_input(path):
+        with path.open("rb") as stream:
+            yield stream
+    elif sys.stdin is None:
+        raise InputError("standard input is closed; name a file instead of -")
+    else:
+        yield sys.stdin.buffer
+
+
+def _suffix_of_stream(path: Path, copy: Path) -> str:
+    """Streams have no ending: NumPy's arrays are known by how they begin."""
+    if path == copy:
+        return ""
+    with copy.open("rb") as file:
+        return ".npy" if file.read(6) == b"\x93NUMPY" else ""
+
+
 def _reader(suffix: str, array: str, header: Header) -> Reader:
     readers: dict[str, Reader] = {
         ".npy": _read_npy,
-        ".npz": lambda path, columns: _read_npz(path, columns, array),
+        ".npz": lambda path, shown, columns: _read_npz(path, shown, columns, array),
         ".parquet": _read_parquet,
         ".pq": _read_parquet,
     }
-    return readers.get(suffix, lambda path, columns: _read_text(path, columns, header))
+    return readers.get(suffix, lambda path, shown, columns: _read_text(path, shown, columns, header))
 
 
 def _refuse_absent(path: Path, shown: str) -> None:
+    if is_standard_input(path):
+        return
     if path.is_dir():
         raise InputError(f"{shown} is a folder, not a data file")
     if path.exists():
@@ -75,21 +134,20 @@ def _refuse_absent(path: Path, shown: str) -> None:
     raise InputError(f"there is no file {shown}{'; ' + printable(hint) if hint else ''}")
 
 
-def _read_text(path: Path, columns: str | None, header: Header) -> Table:
+def _read_text(path: Path, shown: str, columns: str | None, header: Header) -> Table:
     size = path.stat().st_size
     if size > LARGEST_TEXT:
         raise InputError(
-            f"{printable(str(path))} is {size / 2**30:.1f} GiB of text; the limit is {LARGEST_TEXT / 2**30:.0f} GiB. "
+            f"{shown} is {size / 2**30:.1f} GiB of text; the limit is {LARGEST_TEXT / 2**30:.0f} GiB. "
             "Save it as .npy, which needs no parsing"
         )
-    return read_delimited(path, columns, header)
+    return read_delimited(path, shown, columns, header)
 
 
 # ---- arrays ----------------------------------------------------------------------------------------------------------
 
 
-def _read_npy(path: Path, columns: str | None) -> Table:
-    shown = printable(str(path))
+def _read_npy(path: Path, shown: str, columns: str | None) -> Table:
     try:
         # mapping checks the promised shape against the size of the file before anything is allocated
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -98,8 +156,7 @@ def _read_npy(path: Path, columns: str | None) -> Table:
     return from_array(shown, loaded, columns)
 
 
-def _read_npz(path: Path, columns: str | None, prefer: str) -> Table:
-    shown = printable(str(path))
+def _read_npz(path: Path, shown: str, columns: str | None, prefer: str) -> Table:
     try:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
@@ -155,8 +212,7 @@ def _refuse_infinite(
     )
 
 
-def _read_parquet(path: Path, columns: str | None) -> Table:
-    shown = printable(str(path))
+def _read_parquet(path: Path, shown: str, columns: str | None) -> Table:
     try:
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:

@@ -32,9 +32,9 @@ DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+(,\d+)+")  # 1,5 or 1,234: a number, but
 SAMPLE_LINES = 20  # lines looked at to find the separator
 
 
-def read_delimited(path: Path, columns: str | None = None, header: Header = "auto") -> Table:
-    """Reads a text table; `columns` picks some by name or position (from 1), `header` says whether line 1 has names."""
-    shown = printable(str(path))
+def read_delimited(path: Path, shown: str, columns: str | None = None, header: Header = "auto") -> Table:
+    """Reads a text table that messages call `shown`; `columns` picks some by name or position (from 1), `header` says
+    whether line 1 has names. The path is opened more than once, so it must be a file, not a stream."""
     refuse_binary(path, shown)
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:

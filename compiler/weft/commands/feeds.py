@@ -6,6 +6,7 @@ Widths follow from columns, sizes of fixed sets from rows. Every contradiction n
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,24 @@ def _assign(checked: Checked, data: Sequence[str], init: Sequence[str]) -> dict[
                     f"name the input: {option} NAME=FILE, with NAME one of {', '.join(inputs)}"
                 )
             paths[name] = path
+    _refuse_shared_stream(paths)
     return paths
+
+
+def _refuse_shared_stream(paths: Mapping[str, str]) -> None:
+    """A stream gives its rows once, to one input."""
+    from weft.commands.datafiles import is_standard_input, is_stream
+
+    fed: dict[str, str] = {}
+    for name, word in paths.items():
+        path = Path(word)
+        if is_stream(path):
+            place = os.path.realpath("/dev/stdin" if is_standard_input(path) else path)
+            if place in fed:
+                raise UsageError(
+                    f"{fed[place]} and {name} cannot both be read from {printable(word)}; save it as a file"
+                )
+            fed[place] = name
 
 
 def _named(option: str, word: str, inputs: Sequence[str], is_file: bool) -> tuple[str, str]:

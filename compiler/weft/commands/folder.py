@@ -6,7 +6,7 @@ only on request, and only when it holds nothing but files of the same names.
 
 from __future__ import annotations
 
-import os
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -42,11 +42,11 @@ def whole_folder(target: Path, file_names: Sequence[str], force: bool) -> Iterat
     """A fresh folder to write into; it becomes `target` when the block ends well and vanishes when it does not."""
     refuse_existing(target, file_names, force)
     target = target.absolute()  # `.` has no name to put beside
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = _beside(target, "partial")
     try:
         partial.mkdir()
     except OSError as error:
-        raise UsageError(f"cannot write into {printable(str(target.parent))}: {error.strerror}") from None
+        raise UsageError(f"cannot make {printable(str(partial))}: {error.strerror}") from None
     try:
         yield partial
         _put_in_place(partial, target)
@@ -55,11 +55,16 @@ def whole_folder(target: Path, file_names: Sequence[str], force: bool) -> Iterat
         raise
 
 
+def _beside(target: Path, ending: str) -> Path:
+    """A name that nothing has: what a killed run left, under whatever process number, is in nobody's way."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(8)}.{ending}")
+
+
 def _put_in_place(partial: Path, target: Path) -> None:
     if not target.exists():
         partial.rename(target)
         return
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    old = _beside(target, "old")
     target.rename(old)
     try:
         partial.rename(target)

@@ -84,7 +84,8 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[NAME=]FILE",
-        help="data of the first open input, or of the input NAME: CSV, TSV, .npy, .npz, .parquet; may be repeated",
+        help="data of the first open input, or of the input NAME: CSV, TSV, .npy, .npz, .parquet, or - for "
+        "standard input; may be repeated",
     )
     parser.add_argument(
         "--init",
