@@ -88,7 +88,7 @@ class Place:
 
     name: str
     world: World
-    equations: tuple[Equation, ...]  # in attention form
+    equations: tuple[Equation, ...]  # as written
     settled: frozenset[str]  # names that must agree bit for bit
     doubtful: frozenset[str] = frozenset()  # softmax fields whose logarithms an earlier step of the layer made
     earlier: tuple[tuple[World, tuple[Equation, ...]], ...] = ()  # those steps

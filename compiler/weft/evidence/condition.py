@@ -1,15 +1,15 @@
 """How precisely an equation can be computed: the interpreter's error bound of it, which gives the contract its kappa.
 
 The interpreter carries, with every value, a rigorous bound on its distance from exact arithmetic on the same stored
-fields (`meaning_tables`). Divided by 16 * eps * max|f| it is the condition of the equation at these fields, in the
+fields (`meaning/tables.py`). Divided by 16 * eps * max|f| it is the condition of the equation at these fields, in the
 units of the numeric contract; `kappa` is that, and at least 1:
 
     allowed error of a field f   16 * eps * kappa * max|f|  =  max(16 * eps * max|f|, bound)
 
 So kappa is 1 for choices and hard means, about 1 + (range of the scores) for softmax weights, and grows where a spec
 divides by small numbers or takes roots near zero. It knows no algorithm, and decisions do not enter it: they are
-settled, not rounded. The bound is taken of the equation in attention form (`evidence_forms`), and in float32 it grows
-by the ratio of the epsilons.
+settled, not rounded. The bound is that of the equation as it is written, whatever style or backend computes it, and in
+float32 it grows by the ratio of the epsilons.
 """
 
 from __future__ import annotations

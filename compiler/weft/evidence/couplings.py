@@ -11,12 +11,12 @@ of outputs, then equations; sums inside the exponential, and quotients and produ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from weft.evidence.forms import AttentionForm
 from weft.meaning.world import free, names_read
-from weft.syntax import Binary, Call, Expr, Neg, Num, Ref, Weigh, walk
+from weft.syntax import Binary, Call, Different, Expr, Neg, Num, Position, Reduce, Ref, Weigh, walk
 from weft.types import Checked
 
 
@@ -37,10 +37,9 @@ def coupling(checked: Checked) -> Coupling | None:
     """The first coupling among the outputs and equations of a spec."""
     written = {e.target.name for step in checked.spec.steps for e in step.equations}
     changing = frozenset(written | {f.target.name for f in checked.spec.random})
-    form = AttentionForm(checked, {}, lifted=False, centred=False)
     for place, target, body in _expressions(checked):
         order = [*target.indices, *checked.index]
-        for node in walk(form.inlined(body)):
+        for node in walk(_inlined(checked, body)):
             if not isinstance(node, Call | Binary):
                 continue
             indices = sorted(free(node), key=order.index)
@@ -131,6 +130,45 @@ def _sum(node: Expr, terms: list[Expr]) -> Expr:
     for term in terms:
         total = Binary(node.span, "+", total, term)
     return total
+
+
+# ---- definitions put in ---------------------------------------------------------------------------------------------
+
+
+def _inlined(checked: Checked, node: Any) -> Any:
+    """The expression with every `let` put in, unless an index of its own would get in the way."""
+    if isinstance(node, Ref) and node.name in checked.lets:
+        let = checked.lets[node.name]
+        bound = {part.index for part in walk(let.body) if isinstance(part, Reduce | Weigh)}
+        if bound & set(node.indices):
+            return node
+        return _inlined(checked, _renamed(let.body, dict(zip(let.target.indices, node.indices, strict=True))))
+    return _rebuilt(node, lambda child: _inlined(checked, child))
+
+
+def _rebuilt(node: Any, change: Any) -> Any:
+    """A node with its children changed."""
+    changes: dict[str, Any] = {}
+    for one in fields(node):
+        value = getattr(node, one.name)
+        if isinstance(value, tuple):
+            changes[one.name] = tuple(change(v) if hasattr(v, "span") else v for v in value)
+        elif hasattr(value, "span"):
+            changes[one.name] = change(value)
+    return replace(node, **changes)
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """An expression with other index names."""
+    node = _rebuilt(node, lambda child: _renamed(child, names))
+    match node:
+        case Ref(indices=indices):
+            return replace(node, indices=tuple(names.get(i, i) for i in indices))
+        case Position(index=index) | Weigh(index=index) | Reduce(index=index):
+            return replace(node, index=names.get(index, index))
+        case Different(left=left, right=right):
+            return replace(node, left=names.get(left, left), right=names.get(right, right))
+    return node
 
 
 def potential_fields(checked: Checked, node: Expr) -> list[str]:

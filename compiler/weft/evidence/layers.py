@@ -5,7 +5,7 @@ before it, and computes the same step. So an error cannot hide behind an earlier
 exact arithmetic on exactly the numbers it was made from. What must agree:
 
     choices, and means of chosen values      bit for bit, in the precision that the model stores
-    other values                             to 16 * eps * kappa * max|f|, kappa as `evidence_condition` derives it
+    other values                             to 16 * eps * kappa * max|f|, kappa as `condition` derives it from the spec
     inputs without a value (log of zero)     refused by both, or by neither
 
 Decisions on scores that are not rational (with exp, log, roots) and closer than float64 can tell follow the tie rule on
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from weft.errors import WeftError
 from weft.evidence.comparing import Arrays, Divergence, Outcome, Place, hold, one_sided
 from weft.evidence.condition import bounds, is_settled, tolerance
-from weft.evidence.forms import AttentionForm
 from weft.evidence.inputs import Case
 from weft.evidence.models import Crashed, Seen, Watched
 from weft.evidence.stepwise import Stepwise
@@ -49,33 +48,27 @@ class Judge:
         self.watched = Watched(checked, model)
         self.dtype, self.backend = self.watched.dtype, model.backend
         self.whole = Stepwise(checked, dims, params)
-        options = model.program.options
-        lifted, centred = options.get("scores") == "dot", options.get("centre") != "off"
-        self.form = AttentionForm(checked, dims, lifted, centred)
         spec = checked.spec
         starts = tuple(Equation(f.span, f.target, f.start) for f in spec.state if f.start is not None)
         shown = {o.target.name for o in spec.outputs if checked.output_field(o.target.name) in checked.fields}
         computed = tuple(Equation(o.span, o.target, o.body) for o in spec.outputs if o.target.name not in shown)
         self.starts, self.outputs = self._prepared(starts), self._prepared(computed)
-        self.held = [self.whole.softmaxes_before(number) for number in range(len(spec.steps))]
-        self.steps = [self._prepared(step.equations, held) for step, held in zip(spec.steps, self.held, strict=True)]
+        self.steps = [self._prepared(step.equations) for step in spec.steps]
         last = {e.target.name: e for step in spec.steps for e in step.equations}
         fields = {name: checked.output_field(name) for name in sorted(shown)}
         again = tuple(
             replace(last[f], target=replace(last[f].target, name=name)) for name, f in fields.items() if f in last
         )
         self.finals = self._prepared(again + computed)
-        bodies = [self.form.inlined(e.body) for step in spec.steps for e in (*step.equations, *computed)]
+        bodies = [e.body for e in (*(e for step in spec.steps for e in step.equations), *computed)]
+        bodies += [let.body for let in checked.lets.values()]
         self.irrational = any(isinstance(part, Norm | Call) for body in bodies for part in walk(body))
         goal = () if spec.objective is None else (Equation(spec.objective.span, OBJECTIVE, spec.objective),)
         self.objective = self._prepared(goal)
 
-    def _prepared(
-        self, equations: tuple[Equation, ...], softmaxes: Mapping[str, Equation] | None = None
-    ) -> tuple[tuple[Equation, ...], frozenset[str]]:
-        """Equations in attention form, and the names of those that must agree bit for bit."""
-        settled = frozenset(e.target.name for e in equations if is_settled(self.checked, e.body))
-        return self.form.equations(equations, softmaxes), settled
+    def _prepared(self, equations: tuple[Equation, ...]) -> tuple[tuple[Equation, ...], frozenset[str]]:
+        """Equations as written, and the names of those that must agree bit for bit."""
+        return equations, frozenset(e.target.name for e in equations if is_settled(self.checked, e.body))
 
     # ---- one case ----------------------------------------------------------------------------------------------------
 
@@ -119,13 +112,12 @@ class Judge:
         written = {e.target.name for e in self.starts[0]}
         given = {name: seen.start[name] for name in start if name not in written and name in seen.start}
         world = self.whole.world(given)
-        centres = self.form.centres(given, world.sizes)
-        hold(outcome, Place("start", _with(world, centres), *self.starts), seen.start, start, self.dtype)
+        hold(outcome, Place("start", world, *self.starts), seen.start, start, self.dtype)
         before = seen.start
         for layer, steps in enumerate(seen.layers):
             if outcome.divergence is None:
                 drawn = self.watched.noise(case, world.sizes, layer)
-                self._layer(outcome, f"layer {layer + 1}", before, steps, drawn, centres)
+                self._layer(outcome, f"layer {layer + 1}", before, steps, drawn)
                 self._forgive(outcome, seen.settled[layer].undecided if layer < len(seen.settled) else 0)
             before = steps[-1]
         if outcome.divergence is not None:
@@ -133,9 +125,9 @@ class Judge:
         if seen.stopped:
             self._stopped(outcome, case, len(seen.layers), before, seen.stopped)
             return
-        self._outputs(outcome, seen, centres)
+        self._outputs(outcome, seen)
         if answers and outcome.divergence is None:
-            self._answers(outcome, case, seen, centres)
+            self._answers(outcome, case, seen)
 
     def _forgive(self, outcome: Outcome, undecided: int) -> None:
         """Takes a divergence back where the model says that it could not tell, as it may on scores with roots.
@@ -146,9 +138,7 @@ class Judge:
             outcome.divergence = None
             outcome.undecided += undecided
 
-    def _layer(
-        self, outcome: Outcome, name: str, before: Arrays, steps: Sequence[Arrays], drawn: Arrays, centres: Arrays
-    ) -> None:
+    def _layer(self, outcome: Outcome, name: str, before: Arrays, steps: Sequence[Arrays], drawn: Arrays) -> None:
         """The steps of one layer, each from what the model had stored before it."""
         logs: Arrays = {}
         earlier: tuple[tuple[World, tuple[Equation, ...]], ...] = ()
@@ -159,17 +149,15 @@ class Judge:
             except WeftError as error:
                 outcome.divergence = one_sided(here, "a value", f"an error: {error}")
                 return
-            world = _with(made.world, centres)
-            # a softmax that could be put in as it is defined brings its error along; the others are doubtful
-            doubtful = frozenset(logs) - frozenset(self.held[number])
-            hold(outcome, Place(here, world, *self.steps[number], doubtful, earlier), after, made.fields, self.dtype)
+            place = Place(here, made.world, *self.steps[number], frozenset(logs), earlier)
+            hold(outcome, place, after, made.fields, self.dtype)
             outcome.steps += 1
             outcome.undecided += made.decisions.undecided
             if made.decisions.undecided:
                 outcome.divergence = None
             if outcome.divergence is not None:
                 return
-            earlier += ((world, self.steps[number][0]),)
+            earlier += ((made.world, self.steps[number][0]),)
             before, logs = after, made.logs
 
     def _stopped(self, outcome: Outcome, case: Case, layer: int, before: Arrays, why: str) -> None:
@@ -192,7 +180,6 @@ class Judge:
     def _refuses(self, case: Case, layer: int, before: Arrays, snap: bool) -> bool:
         """Whether the interpreter refuses a layer; with `snap`, from zero where a field may be zero."""
         world = self.whole.world(before)
-        centres = self.form.centres(before, world.sizes)
         fields = before
         for number in range(layer, self.watched.depth or layer + 1):
             drawn = self.watched.noise(case, world.sizes, number)
@@ -211,7 +198,7 @@ class Judge:
                 stored = {name: fields[name].astype(self.dtype).astype(np.float64) for name in written}
                 fields = {**fields, **stored}  # what follows reads them as the model stores them
                 if snap:
-                    limits = bounds(_with(made.world, centres), equations)
+                    limits = bounds(made.world, equations)
                     for name in set(written) - settled:
                         allowed = tolerance(limits[name], fields[name], self.dtype)
                         tiny = np.abs(fields[name]) <= allowed.bound + allowed.smallest
@@ -225,21 +212,21 @@ class Judge:
         """Whether the precision of the model can hold values."""
         return all(np.max(np.abs(v), initial=0.0) <= np.finfo(self.dtype).max for v in values.values())
 
-    def _outputs(self, outcome: Outcome, seen: Seen, centres: Arrays) -> None:
+    def _outputs(self, outcome: Outcome, seen: Seen) -> None:
         """Outputs are functions of the final fields."""
         try:
             want = self.whole.outputs(seen.end)
         except WeftError as error:
             outcome.divergence = one_sided("outputs", "a value", f"an error: {error}")
             return
-        place = Place("outputs", _with(self.whole.world(seen.end), centres), *self.outputs)
+        place = Place("outputs", self.whole.world(seen.end), *self.outputs)
         hold(outcome, place, seen.outputs, want, self.dtype)
         self._forgive(outcome, seen.elsewhere)
 
-    def _answers(self, outcome: Outcome, case: Case, seen: Seen, centres: Arrays) -> None:
+    def _answers(self, outcome: Outcome, case: Case, seen: Seen) -> None:
         """The objective, and outputs that are made once more from the final fields."""
         last = max(0, len(seen.layers) - 1)
-        world = _with(self.whole.world(seen.end), centres)
+        world = self.whole.world(seen.end)
         world = replace(world, noise=self.watched.noise(case, world.sizes, last))
         every = {name: np.stack([values] * (last + 1)) for name, values in world.noise.items()}
         if seen.layers:
@@ -270,7 +257,3 @@ class Judge:
                 outcome.divergence = one_sided(place.name, f"an error: {refusal}", "a value")
         else:
             hold(outcome, place, got, want, self.dtype)
-
-
-def _with(world: World, more: Arrays) -> World:
-    return replace(world, fields={**world.fields, **more})

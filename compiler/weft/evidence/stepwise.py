@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from weft.meaning.decisions import Decisions, Tally
 from weft.meaning.interpreter import Interpreter
-from weft.meaning.world import World, names_read
-from weft.syntax import Equation
+from weft.meaning.world import World
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -42,12 +41,3 @@ class Stepwise(Interpreter):
         tally = Tally()
         after = {**world.fields, **self._step(world, equations, tally)}
         return Stepped(world, after, {**logs, **self._logarithms(world, equations)}, tally.total)
-
-    def softmaxes_before(self, number: int) -> dict[str, Equation]:
-        """Softmax fields that earlier steps of the layer wrote, and whose equations would still give the same."""
-        found: dict[str, Equation] = {}
-        for step in self.checked.spec.steps[:number]:
-            found |= {e.target.name: e for e in step.equations if self._is_softmax(e.target.name)}
-            written = {e.target.name for e in step.equations}
-            found = {name: e for name, e in found.items() if not written & names_read(self.checked, e.body)}
-        return found
