@@ -1,4 +1,4 @@
-"""How precisely an equation can be computed: kappa, attention form, and what must agree bit for bit."""
+"""How precisely an equation can be computed: kappa, and what must agree bit for bit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from verifying import NEAREST
-from weft.compiling import checked_spec
+from weft.compiling import checked_spec, compile
 from weft.evidence.condition import EPSILON, bounds, is_settled, tolerance
-from weft.evidence.forms import AttentionForm
 from weft.evidence.stepwise import Stepwise
+from weft.evidence.verification import verify
 from weft.syntax import Num
+from weft_runtime import load
 
 
 def test_kappa_is_one_for_values_that_only_round() -> None:
@@ -65,22 +66,46 @@ def test_what_must_agree_bit_for_bit(equation: str, settled: bool) -> None:
     assert is_settled(checked, checked.spec.steps[0].equations[0].body) is settled
 
 
-def test_attention_form_keeps_distances_in_scores_and_splits_values() -> None:
-    text = """algorithm t
-tokens i, l in points
-inputs x[i] : R^d
+VARIANCE = """algorithm t
+tokens i in points, g in summary : 1
+inputs x[i] : R, m[g] : R
 layer
-  a[i] = sum[l] softmax[l](-|x[i] - x[l]|^2) * |x[i] - x[l]|^2
-outputs a
+  s[g] = mean[i] (x[i] - m[g])^2
+outputs s
 """
-    checked = checked_spec(text)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e6, 1e8])
+def test_kappa_is_that_of_the_spec_as_written(offset: float) -> None:
+    checked = checked_spec(VARIANCE)
+    fields = {"x": offset + np.array([1.0, 2.0, 4.0]), "m": np.array([offset + 7 / 3])}
+    world = Stepwise(checked, {}, {}).world(fields)
+    allowed = tolerance(bounds(world, checked.spec.steps[0].equations)["s"], np.array([14 / 9]), np.float64)
+    assert allowed.allowed < 1e-13, "differences of stored numbers are good, however far from zero these are"
+
+
+@pytest.mark.parametrize("style", ["l2", "dot"])
+def test_a_difference_multiplied_out_far_from_zero_turns_verify_red(style: str) -> None:
+    text = VARIANCE.replace(", m[g] : R\nlayer\n", "\nlayer\n  m[g] = mean[i] x[i]\n  then\n")
+    data = {"x": [100000001.0, 100000002.0, 100000004.0]}
+    model = compile(text, scores=style)
+    s = load(model, backend="reference")(data, layers=1)["s"]
+    verdict = verify(model, data=data, cases=1, dtypes=["float64"])
+    assert verdict.ok is (abs(float(s) - 14 / 9) < 1e-7)
+
+
+def test_in_dot_style_a_distance_is_good_to_how_far_the_data_are_apart() -> None:
+    checked = checked_spec(
+        "algorithm t\ntokens i in points, j in centers : k\ninputs x[i] : R^d, c[j] : R^d\n"
+        "layer\n  s[j] = sum[i] |x[i] - c[j]|^2\noutputs s\n"
+    )
     (equation,) = checked.spec.steps[0].equations
-    (whole,) = AttentionForm(checked, {"d": 2}, lifted=False, centred=True).equations((equation,))
-    (lifted,) = AttentionForm(checked, {"d": 2}, lifted=True, centred=False).equations((equation,))
-    assert str(whole.body).count("Square(") == 3, "three products, each weighted by the distance as it is"
-    assert str(whole.body).count("(centre 2 of points)") > 0
-    assert "Square(" not in str(lifted.body)
-    assert "centre" not in str(lifted.body)
+    fields = {"x": 1e6 + np.array([[0.0], [1.0]]), "c": 1e6 + np.array([[0.5], [0.25]])}
+    world = Stepwise(checked, {"d": 1, "k": 2}, {}).world(fields)
+    written, shifted, plain = (
+        bounds(world, (equation,), one)["s"] for one in ("as written", "multiplied out", "multiplied out from zero")
+    )
+    assert written < shifted < 1e-13 < 1e-5 < plain
 
 
 def test_literals_count_as_settled() -> None:

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.evidence.condition import Tolerance, bounds, log_errors, sensitivity, tolerance
+from weft.evidence.condition import Distances, Tolerance, bounds, log_errors, sensitivity, tolerance
 from weft.evidence.verdict import Settled
 from weft.meaning.world import World
 from weft.syntax import Equation
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
+ILL = 2.0**20  # a condition beyond which an error says more about the case than about the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Observation:
 
     @property
     def relative(self) -> float:
-        """The error in units of the largest value; nothing where that is zero, or too small to have a precision."""
+        """The error in units of the largest value; nothing where that has no precision, or the spec none (`ILL`)."""
         scale = self.tolerance.scale
-        return self.error / scale if scale > self.tolerance.smallest else 0.0
+        return self.error / scale if scale > self.tolerance.smallest and self.tolerance.kappa < ILL else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Place:
     settled: frozenset[str]  # names that must agree bit for bit
     doubtful: frozenset[str] = frozenset()  # softmax fields whose logarithms an earlier step of the layer made
     earlier: tuple[tuple[World, tuple[Equation, ...]], ...] = ()  # those steps
+    distances: Distances = "as written"
 
     @property
     def written(self) -> frozenset[str]:
@@ -99,11 +101,11 @@ class Place:
 
     def limits(self) -> dict[str, float]:
         """The error bound of every target, in float64."""
-        found = bounds(self.world, self.equations)
+        found = bounds(self.world, self.equations, self.distances)
         if self.doubtful:
             doubts: dict[str, Array] = {}
             for world, equations in self.earlier:
-                doubts |= log_errors(world, equations, self.doubtful)
+                doubts |= log_errors(world, equations, self.doubtful, self.distances)
             more = sensitivity(self.world, self.equations, doubts)
             found = {name: limit + more[name] for name, limit in found.items()}
         return found

@@ -8,24 +8,29 @@ units of the numeric contract; `kappa` is that, and at least 1:
 
 So kappa is 1 for choices and hard means, about 1 + (range of the scores) for softmax weights, and grows where a spec
 divides by small numbers or takes roots near zero. It knows no algorithm, and decisions do not enter it: they are
-settled, not rounded. The bound is that of the equation as it is written, whatever style or backend computes it, and in
-float32 it grows by the ratio of the epsilons.
+settled, not rounded. The bound is that of the equation as it is written, whatever backend computes it and however it
+was lowered, and in float32 it grows by the ratio of the epsilons.
+
+One style is another way of writing: `--scores dot` asks for |a - b|^2 as <a,a> - 2 <a,b> + <b,b>. There a squared
+distance between two tokens is good to eps times the square of how far apart all vectors of its two sides and of the
+inputs of that width are (with `--centre off`: how far from zero), and no better (`Distances`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.meaning.decisions import Tally
 from weft.meaning.expressions import Evaluator
 from weft.meaning.rationals import Exact
-from weft.meaning.tables import Floats, turned
-from weft.meaning.world import World
-from weft.syntax import Binary, Call, Else, Equation, Expr, Num, Reduce, Ref, Weigh
+from weft.meaning.tables import Floats, Table, applied, turned
+from weft.meaning.world import World, free, is_vector
+from weft.syntax import Binary, Call, Else, Equation, Expr, Norm, Num, Power, Reduce, Ref, Square, Weigh
 from weft.types import Checked
 
 ROUNDINGS = 16  # of the numeric contract
@@ -64,10 +69,56 @@ def tolerance(bound: float, values: Floats, dtype: Any) -> Tolerance:
 
 # ---- the bound -------------------------------------------------------------------------------------------------------
 
+Distances: TypeAlias = Literal["as written", "multiplied out", "multiplied out from zero"]
 
-def bounds(world: World, equations: tuple[Equation, ...]) -> dict[str, float]:
+
+class _MultipliedOut(Evaluator):
+    """Evaluates with the error that distances have when they are multiplied out; values are those of the spec."""
+
+    centred = True
+
+    def over(self, domain: Mapping[str, NDArray[np.intp]]) -> Evaluator:
+        made = type(self)(self.world, self.exact, self.tally, domain)
+        made.centred = self.centred
+        return made
+
+    def table(self, node: Expr) -> Table:
+        match node:
+            case Square(body=Binary(op="-") as body) | Power(base=Binary(op="-") as body, exponent=2):
+                return self._doubtful(super().table(node), body)
+            case Norm(body=Binary(op="-") as body) if is_vector(self.world.checked, body):
+                squared = self._doubtful(super().table(Square(node.span, body)), body)
+                return replace(applied("sqrt", squared), data=super().table(node).data)
+        return super().table(node)
+
+    def _doubtful(self, square: Table, body: Binary) -> Table:
+        sides = [self.table(side) for side in (body.left, body.right)]
+        if {len(free(side)) for side in (body.left, body.right)} != {1} or sides[0].axes == sides[1].axes:
+            return square
+        rows = [side.data.reshape(-1, side.data.shape[-1]) for side in sides]
+        width = rows[0].shape[1]
+        if self.centred:
+            inputs = (f.target.name for f in self.world.checked.spec.inputs)
+            stored = [np.asarray(self.world.fields[name]) for name in inputs if name in self.world.fields]
+            rows += [one.reshape(len(one), -1) for one in stored if one[:1].size == width]
+        every = np.concatenate(rows)
+        reach = np.ptp(every, axis=0) if self.centred else np.max(np.abs(every), axis=0, initial=0.0)
+        with np.errstate(over="ignore"):
+            doubt = (width + 4) * EPSILON * float(np.sum(4 * reach * reach))
+        return replace(square, error=square.error + doubt)
+
+
+def _evaluator(world: World, distances: Distances = "as written") -> Evaluator:
+    if distances == "as written":
+        return Evaluator(world, Exact(world), Tally())
+    made = _MultipliedOut(world, Exact(world), Tally())
+    made.centred = distances == "multiplied out"
+    return made
+
+
+def bounds(world: World, equations: tuple[Equation, ...], distances: Distances = "as written") -> dict[str, float]:
     """The largest error bound of each target; infinite where an equation has no bound, or no value."""
-    evaluator = Evaluator(world, Exact(world), Tally())
+    evaluator = _evaluator(world, distances)
     found = {}
     for equation in equations:
         table = turned(evaluator.table(equation.body), equation.target.indices)
@@ -76,9 +127,11 @@ def bounds(world: World, equations: tuple[Equation, ...]) -> dict[str, float]:
     return found
 
 
-def log_errors(world: World, equations: tuple[Equation, ...], names: Iterable[str]) -> dict[str, Floats]:
+def log_errors(
+    world: World, equations: tuple[Equation, ...], names: Iterable[str], distances: Distances = "as written"
+) -> dict[str, Floats]:
     """Error bounds of the logarithms of softmax fields, which later steps of the layer weigh by."""
-    evaluator = Evaluator(world, Exact(world), Tally())
+    evaluator = _evaluator(world, distances)
     found = {}
     for equation in (e for e in equations if e.target.name in set(names)):
         table = turned(evaluator.table(Call(equation.span, "log", equation.body)), equation.target.indices)

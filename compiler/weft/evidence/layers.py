@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from weft.errors import WeftError
 from weft.evidence.comparing import Arrays, Divergence, Outcome, Place, hold, one_sided
-from weft.evidence.condition import bounds, is_settled, tolerance
+from weft.evidence.condition import Distances, bounds, is_settled, tolerance
 from weft.evidence.inputs import Case
 from weft.evidence.models import Crashed, Seen, Watched
 from weft.evidence.stepwise import Stepwise
@@ -35,9 +35,15 @@ from weft.types import Checked
 from weft_runtime import Model, WeftRuntimeError
 
 Array = NDArray[Any]
-
-
+_Prepared = tuple[tuple[Equation, ...], frozenset[str]]
 OBJECTIVE = Ref(NOWHERE, "objective", ())
+
+
+def distances_of(options: Mapping[str, str]) -> Distances:
+    """How a style asks for squared distances to be written."""
+    if options.get("scores") != "dot":
+        return "as written"
+    return "multiplied out from zero" if options.get("centre") == "off" else "multiplied out"
 
 
 class Judge:
@@ -48,6 +54,7 @@ class Judge:
         self.watched = Watched(checked, model)
         self.dtype, self.backend = self.watched.dtype, model.backend
         self.whole = Stepwise(checked, dims, params)
+        self.distances = distances_of(model.program.options)
         spec = checked.spec
         starts = tuple(Equation(f.span, f.target, f.start) for f in spec.state if f.start is not None)
         shown = {o.target.name for o in spec.outputs if checked.output_field(o.target.name) in checked.fields}
@@ -66,9 +73,12 @@ class Judge:
         goal = () if spec.objective is None else (Equation(spec.objective.span, OBJECTIVE, spec.objective),)
         self.objective = self._prepared(goal)
 
-    def _prepared(self, equations: tuple[Equation, ...]) -> tuple[tuple[Equation, ...], frozenset[str]]:
+    def _prepared(self, equations: tuple[Equation, ...]) -> _Prepared:
         """Equations as written, and the names of those that must agree bit for bit."""
         return equations, frozenset(e.target.name for e in equations if is_settled(self.checked, e.body))
+
+    def _place(self, name: str, world: World, made: _Prepared, *rest: Any) -> Place:
+        return replace(Place(name, world, *made, *rest), distances=self.distances)
 
     # ---- one case ----------------------------------------------------------------------------------------------------
 
@@ -112,7 +122,7 @@ class Judge:
         written = {e.target.name for e in self.starts[0]}
         given = {name: seen.start[name] for name in start if name not in written and name in seen.start}
         world = self.whole.world(given)
-        hold(outcome, Place("start", world, *self.starts), seen.start, start, self.dtype)
+        hold(outcome, self._place("start", world, self.starts), seen.start, start, self.dtype)
         before = seen.start
         for layer, steps in enumerate(seen.layers):
             if outcome.divergence is None:
@@ -149,7 +159,7 @@ class Judge:
             except WeftError as error:
                 outcome.divergence = one_sided(here, "a value", f"an error: {error}")
                 return
-            place = Place(here, made.world, *self.steps[number], frozenset(logs), earlier)
+            place = self._place(here, made.world, self.steps[number], frozenset(logs), earlier)
             hold(outcome, place, after, made.fields, self.dtype)
             outcome.steps += 1
             outcome.undecided += made.decisions.undecided
@@ -198,7 +208,7 @@ class Judge:
                 stored = {name: fields[name].astype(self.dtype).astype(np.float64) for name in written}
                 fields = {**fields, **stored}  # what follows reads them as the model stores them
                 if snap:
-                    limits = bounds(made.world, equations)
+                    limits = bounds(made.world, equations, self.distances)
                     for name in set(written) - settled:
                         allowed = tolerance(limits[name], fields[name], self.dtype)
                         tiny = np.abs(fields[name]) <= allowed.bound + allowed.smallest
@@ -219,7 +229,7 @@ class Judge:
         except WeftError as error:
             outcome.divergence = one_sided("outputs", "a value", f"an error: {error}")
             return
-        place = Place("outputs", self.whole.world(seen.end), *self.outputs)
+        place = self._place("outputs", self.whole.world(seen.end), self.outputs)
         hold(outcome, place, seen.outputs, want, self.dtype)
         self._forgive(outcome, seen.elsewhere)
 
@@ -230,11 +240,11 @@ class Judge:
         world = replace(world, noise=self.watched.noise(case, world.sizes, last))
         every = {name: np.stack([values] * (last + 1)) for name, values in world.noise.items()}
         if seen.layers:
-            place = Place("final outputs", world, *self.finals)
+            place = self._place("final outputs", world, self.finals)
             want = partial(self.whole.final, seen.end, layer=last, noise=every)
             self._answer(outcome, place, self.watched.attempt(self.watched.final, case), want)
         if self.checked.spec.objective is not None and outcome.divergence is None:
-            place = Place("objective", world, *self.objective)
+            place = self._place("objective", world, self.objective)
             asked = self.watched.attempt(self.watched.objective, case)
             self._answer(outcome, place, asked, lambda: {"objective": np.asarray(self.whole.objective(seen.end))})
 
