@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
 from ctypes import c_float
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import weft
 from weft_runtime import search as search_module
-from weft_runtime.native.library import Library, library
+from weft_runtime.native import building
+from weft_runtime.native.library import Library, address, library
 from weft_runtime.nearest import Found
+from weft_runtime.plan import Uncovered
 from weft_runtime.search import Search
 from weft_runtime.stored import Stored
 
@@ -321,3 +327,48 @@ def test_names_of_many_keys_start_anew(kernels: Library, kind: str, many: int) -
     for row in (lead + torch.where(certain, 0.0, torch.inf)).argsort()[:5].tolist():
         near = scores[row].topk(10).indices
         assert exact_best(kind, data[row].double(), keys[near]) == [0]
+
+
+TURNS = """
+#include <atomic>
+#include <cstdio>
+#include <vector>
+#include "team.h"
+int main() {
+  for (int threads : {1, 3})
+    for (int64_t count : {0, 1, 2, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 21) + 3}) {
+      std::vector<std::atomic<int>> seen(count);
+      weft::Team::run(threads, [&](weft::Team& team) { team.share(count, [&](int64_t at) { seen[at]++; }); });
+      for (auto& many : seen)
+        if (many != 1) return 1;
+    }
+  return 0;
+}
+"""
+
+
+def test_a_task_may_have_more_pieces_than_a_ticket_has_room_for(tmp_path: Path) -> None:
+    (tmp_path / "turns.cpp").write_text(TURNS)
+    headers = Path(building.__file__).parent
+    command = [building._compiler(), "-O1", "-std=c++17", "-pthread", "-I", str(headers), "turns.cpp", "-o", "turns"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "turns"], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("scale", [1e37, 1e38, 1e39, 1e50, 1e100, 1e139])
+@pytest.mark.parametrize("backend", ["auto", "linear"])
+def test_data_beyond_the_range_of_float32_are_searched_in_float64(scale: float, backend: str) -> None:
+    made = weft.compile("lloyd", {"d": 2, "k": 3}, layers=3)
+    x = scale * (3 + np.random.default_rng(0).normal(size=(400, 2)))
+    found, meant = (weft.load(made, backend=one)(x=x, c=x[:3]) for one in (backend, "reference"))
+    assert found["centers"].equal(meant["centers"])
+    assert found["labels"] == meant["labels"]
+
+
+def test_native_kernels_are_given_memory_of_the_cpu_alone() -> None:
+    assert address(torch.zeros(1)) != 0
+    with pytest.raises(Uncovered, match="native kernels run on the CPU, not on meta"):
+        address(torch.zeros(1, device="meta"))
+    runtime = Path(building.__file__).parent.parent
+    found = {path.name: path.read_text().count(".data_ptr()") for path in runtime.rglob("*.py")}
+    assert {name: many for name, many in found.items() if many} == {"library.py": 1, "calls.py": 1}  # calls: identity

@@ -131,3 +131,47 @@ def test_a_removed_hook_leaves_no_trace() -> None:
     model(x=POINTS, c=CENTERS)
     handle.remove()
     assert model(x=POINTS, c=CENTERS)["centers"].tolist() == [[-5 / 3], [2.5]]
+
+
+SITES = [name for name, module in load(hard_clustering(1, 2)).named_modules() if isinstance(module, HookSite)]
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("batched", [False, True])
+def test_an_edit_in_place_does_what_a_returned_tensor_does(site: str, batched: bool) -> None:
+    inputs = {"x": [POINTS, POINTS], "c": [CENTERS, CENTERS]} if batched else {}
+
+    def turned(value: Tensor) -> Tensor:
+        return value + 50.0 * torch.arange(1, value.shape[-1] + 1)
+
+    def in_place(value: Tensor) -> None:
+        value.copy_(turned(value))
+
+    plain, returned, edited = (hooked(site, change, **inputs) for change in (lambda _: None, turned, in_place))
+    assert torch.equal(returned["centers"], edited["centers"])
+    assert returned["labels"] == edited["labels"]
+    last = site.startswith("readout") or site.endswith("resid_post")
+    assert last or not torch.equal(plain["centers"], edited["centers"]) or plain["labels"] != edited["labels"]
+
+
+def test_an_edit_in_place_changes_nothing_that_came_before() -> None:
+    model = load(hard_clustering(1, 2))
+    model.blocks[0].resid("points").hook_resid_pre.register_forward_hook(
+        lambda _m, _i, z: z[:, 0].add_(1.0).sum() * 0 or None
+    )
+    x = torch.tensor(POINTS, dtype=torch.float64)
+    model(x=x, c=CENTERS, layers=2)
+    assert x.tolist() == POINTS
+
+
+def test_gradients_reach_what_a_hook_has_seen() -> None:
+    seen: list[Tensor] = []
+
+    def keep(_module: Any, _inputs: Any, z: Tensor) -> None:
+        z.retain_grad()
+        seen.append(z)
+
+    model = load(hard_clustering(1, 2), trainable=True)
+    model.blocks[1].head("update").hook_z.register_forward_hook(keep)
+    model(x=POINTS, c=CENTERS, layers=1)["centers"].sum().backward()
+    assert seen[0].grad is not None

@@ -1,7 +1,7 @@
 """One head on one problem: scores, masks, weights, values -> what it adds to every query token.
 
 Queries are taken in blocks so that memory stays bounded. A head is a generator when someone listens: it hands out its
-scores and its pattern and takes back what the listener makes of them.
+scores and its pattern and takes back what the listener makes of them, or None where that is nothing else.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class HeadRun:
         self.masks = [Scorer(mask.score, weights, *detached, pair, ordered=False) for mask in head.masks]
 
     # ------------------------------------------------------------------ driving
-    def run(self, listens: bool) -> Generator[tuple[str, Tensor], Tensor, Result]:
-        """The head's result; yields ("scores", ...) and ("pattern", ...) when someone listens."""
+    def run(self, listens: bool) -> Generator[tuple[str, Tensor], Tensor | None, Result]:
+        """The head's result; yields ("scores", ...) and ("pattern", ...) to a listener, who sends what changed."""
         values, own_values = self._values()
         rows = len(self.query)
         size = rows if listens else max(1, BLOCK // max(1, len(self.keys)))
@@ -105,15 +105,12 @@ class HeadRun:
             block = slice(start, min(rows, start + size))
             scores = None
             if listens:
-                plain = self.scorer.values(block)
-                scores = yield "scores", plain
-                scores = None if scores is plain else scores
+                scores = yield "scores", self.scorer.values(block)
             weighed, tier = self._weigh(block, scores)
             replaced = None
             if listens and weighed.number is None:
                 pattern = weighed.pattern()
                 replaced = yield "pattern", pattern
-                replaced = None if replaced is pattern else replaced
                 patterns.append(pattern if replaced is None else replaced)
             out = self._output(weighed, replaced, values, own_values, block)
             outs.append(out)

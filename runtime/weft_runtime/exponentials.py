@@ -27,7 +27,7 @@ from weft_runtime.calls import Call
 from weft_runtime.heads_stream import Stream
 from weft_runtime.held import blocks
 from weft_runtime.native.layers import Costs, Part
-from weft_runtime.native.library import Library
+from weft_runtime.native.library import Library, address
 from weft_runtime.precision import full_precision
 from weft_runtime.workers import cores, each
 
@@ -127,7 +127,7 @@ def _natively(still: Call, matrix: Tensor, base: Tensor, peak: Tensor, kernels: 
         query = lens.weights.product(z[0], part.q).contiguous()
         features = np.zeros((query.shape[1], wide))
         features[:, :keys] = lens.weights.product(z[1], part.k).numpy().T
-        out.q, out.k, out.features = query.data_ptr(), features.ctypes.data, query.shape[1]
+        out.q, out.k, out.features = address(query), features.ctypes.data, query.shape[1]
         out.distance = part.kind == "l2"
         out.coefficient = 1.0 if part.coefficient is None else float(lens.weights[part.coefficient])
         alive += [query, features]
@@ -139,9 +139,9 @@ def _natively(still: Call, matrix: Tensor, base: Tensor, peak: Tensor, kernels: 
             alive.append(scale)
     padded = base.numpy().copy()
     padded[keys:] = PADDING
-    costs = Costs(matrix=matrix.data_ptr(), rows=many, columns=keys, padded=wide, stride=matrix.stride(0))
+    costs = Costs(matrix=address(matrix), rows=many, columns=keys, padded=wide, stride=matrix.stride(0))
     costs.is_double, costs.parts, costs.threads = matrix.element_size() == 8, len(parts), cores()
     costs.part = pointer(parts, POINTER(Part))
-    costs.base, costs.peak = padded.ctypes.data, peak.data_ptr()
+    costs.base, costs.peak = padded.ctypes.data, address(peak)
     kernels.costs(costs)
     return float(costs.least)

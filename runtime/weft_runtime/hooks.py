@@ -126,9 +126,12 @@ def visit(site: nn.Module, value: Tensor) -> tuple[Tensor, bool]:
 
 
 def show(site: nn.Module, batched: bool, tensors: list[Tensor]) -> tuple[list[Tensor], bool]:
-    """Shows the tensors of all problems to a site, a batch as one tensor padded with zeros."""
+    """Shows the tensors of all problems to a site, a batch as one tensor padded with zeros.
+
+    A site sees a copy, so that an edit in place does what a returned tensor does, and nothing else.
+    """
     if not batched:
-        out, changed = visit(site, tensors[0])
+        out, changed = visit(site, tensors[0].clone())
         return [out], changed
     out, changed = visit(site, padded(tensors))
     return [out[i][tuple(slice(n) for n in t.shape)] for i, t in enumerate(tensors)], changed

@@ -27,6 +27,7 @@ from weft_runtime.heads_segment import segment_head
 from weft_runtime.heads_stream import stream_head
 from weft_runtime.heads_stream_joined import joined_stream_head
 from weft_runtime.held import Dense, Held, Sparse, Uniform, all_finite, blocks, same
+from weft_runtime.homes import SCANNED
 from weft_runtime.inputs import InputRows
 from weft_runtime.ir import FFN, Program, Step
 from weft_runtime.joined import Groups, apart, why_apart
@@ -172,7 +173,7 @@ class Linear:
         many, plan = len(next(iter(counts.values()))), self.prepared.plan
         if many < 2 or self.tap is not None or apart(self.program, plan):
             return None
-        searches = any(head.strategy == "nearest" for path, head in plan.heads() if path.startswith("layer"))
+        searches = any(head.strategy in SCANNED for _, head in plan.heads())
         if searches and (self.scan.type != "cpu" or library() is None):
             return None
         try:
@@ -218,7 +219,7 @@ class Linear:
                 else:
                     parts = blocks(other.tokens, other.width)
                     differs = torch.cat([(one.rows(rows) != other.rows(rows)).any(1) for rows in parts])
-                still[groups.owner(stream, differs.nonzero()[:, 0])] = False
+                still[groups.owner(stream, differs.nonzero()[:, 0]).cpu()] = False
         return cast(list[bool], still.tolist())
 
     def apart(self, step: Step) -> str:

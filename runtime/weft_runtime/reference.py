@@ -198,11 +198,11 @@ class Reference:
         if listens(sites.hook_z):
             seen, changed = show(sites.hook_z, self.batched, [result.out for result in results])
             for result, out in zip(results, seen, strict=True):
-                result.out = out if changed else result.out
+                result.out = out if changed or out.requires_grad else result.out
         return results
 
     def _drive(
-        self, runs: list[Generator[tuple[str, Tensor], Tensor, Result]], sites: HeadSites, name: str
+        self, runs: list[Generator[tuple[str, Tensor], Tensor | None, Result]], sites: HeadSites, name: str
     ) -> list[Result]:
         """Takes the heads of all problems from one site to the next, together."""
         results: dict[int, Result] = {}
@@ -213,8 +213,7 @@ class Reference:
                 if index in results:
                     continue
                 try:
-                    reply = replies[index]
-                    asked[index] = next(run) if reply is None else run.send(reply)
+                    asked[index] = run.send(replies[index])
                 except StopIteration as stop:
                     results[index] = stop.value
             if not asked:
@@ -222,8 +221,8 @@ class Reference:
             site = sites.hook_attn_scores if next(iter(asked.values()))[0] == "scores" else sites.hook_pattern
             tensors = [tensor for _, tensor in asked.values()]
             seen, changed = show(site, self.batched, tensors)
-            for index, old, new in zip(asked, tensors, seen, strict=True):
-                replies[index] = new if changed else old
+            for index, new in zip(asked, seen, strict=True):
+                replies[index] = new if changed else None
         ordered = [results[index] for index in range(len(runs))]
         if self.pattern_tap is not None and all(result.patterns for result in ordered):
             self.pattern_tap(self.prefix + name, [result.patterns[0] for result in ordered])
@@ -237,9 +236,10 @@ class Reference:
             if not listens(site):
                 continue
             seen, changed = show(site, self.batched, [problem.z[name] for problem in problems])
-            if changed:
-                for problem, z in zip(problems, seen, strict=True):
+            for problem, z in zip(problems, seen, strict=True):
+                if changed or z.requires_grad:
                     problem.z[name] = z
+                if changed:
                     # What a hook wrote is data: it is not a function of the fields any more.
                     seen_exactly = Exact(self.upkeep.exact_weights, problem.z, {})
                     problem.exact = Blurred(seen_exactly) if self.upkeep.coordinates.blurred else seen_exactly

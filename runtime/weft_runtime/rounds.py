@@ -21,7 +21,7 @@ from weft_runtime.heads_nearest import direct_slot, search_in_groups, search_of,
 from weft_runtime.heads_segment import classes_of, grouping_of, native_sums
 from weft_runtime.held import Dense, Held, Sparse
 from weft_runtime.ir import Program
-from weft_runtime.native.library import DOUBT, OVERFLOWN, WIDER
+from weft_runtime.native.library import DOUBT, OVERFLOWN, WIDER, address
 from weft_runtime.native.library import Rounds as Native
 from weft_runtime.native.sums import NativeSums
 from weft_runtime.nearest import Found
@@ -66,10 +66,10 @@ class Rounds:
         out, doubled = torch.empty_like(self.keys), torch.zeros(many, dtype=torch.int64)
         ran, stable = torch.zeros(len(still), dtype=torch.int64), torch.tensor(still)
         native = Native(problems=len(still), count=len(self.keys), features=self.keys.shape[1])
-        native.starts, native.ran, native.stable = self.starts.data_ptr(), ran.data_ptr(), stable.data_ptr()
-        native.keys, native.doubled = self.keys.data_ptr(), doubled.data_ptr()
-        native.labels = labels[0].data_ptr(), labels[1].data_ptr()
-        native.known = None if self.known is None else self.known.data_ptr()
+        native.starts, native.ran, native.stable = address(self.starts), address(ran), address(stable)
+        native.keys, native.doubled = address(self.keys), address(doubled)
+        native.labels = address(labels[0]), address(labels[1])
+        native.known = None if self.known is None else address(self.known)
         native.first, native.single = True, self.dtype == torch.float32
         native.until_stable, native.threads = until_stable, cores()
         search.enter(native, self.keys)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from weft_runtime.held import blocks
-from weft_runtime.native.library import Find, Library, Queries, Rounds
+from weft_runtime.native.library import Find, Library, Queries, Rounds, address
 from weft_runtime.nearest import Found, exponent
 from weft_runtime.plan import Uncovered
 from weft_runtime.reuse import Pool
@@ -60,13 +60,13 @@ class Search:
         centre = torch.zeros(columns, dtype=torch.float64)
         sample = data[:: max(1, rows // max(64, min(4096, SAMPLE // max(1, columns))))].to(torch.float64)
         if self.distance and not self.whole:
-            centre = sample.mean(0).to(torch.float32).to(torch.float64)
+            centre = short(sample.mean(0))
         size = self.peak + float(centre.abs().max()) if columns else 0.0
         power = 1.0 if self.whole else 2.0 ** -exponent(size)
         narrow = data.dtype == torch.float32 and not 2.0**-100 < power < 2.0**100
         data = data.to(torch.float64) if narrow else data
         made = Queries(
-            data=data.data_ptr(),
+            data=address(data),
             stride=data.stride(0),
             rows=rows,
             is_double=data.dtype == torch.float64,
@@ -76,7 +76,7 @@ class Search:
             bounds=BOUNDS,
             many=MANY,
             whole=self.whole,
-            centre=centre.data_ptr(),
+            centre=address(centre),
             power=power,
             peak=self.peak,
             top=size * power,
@@ -97,13 +97,13 @@ class Search:
             constant, rest = stored.constant[stored.aside], keys[:, stored.aside]
             offset = (constant - rest).square().sum(1) if self.distance else -(rest @ constant)
         exact = exact.contiguous()
-        ask.keys, ask.count, ask.offset = exact.data_ptr(), len(exact), None if offset is None else offset.data_ptr()
+        ask.keys, ask.count, ask.offset = address(exact), len(exact), None if offset is None else address(offset)
         ask.radius = ask.longest = 0.0
         if radius is not None:
             ask.radius = float(torch.linalg.vector_norm(radius, dim=1).max())
         if self.slack:
             ask.longest = float(torch.linalg.vector_norm(keys, dim=1).max())
-        ask.first, ask.tolerance, ask.threads, ask.label = first, tolerance, cores(), label.data_ptr()
+        ask.first, ask.tolerance, ask.threads, ask.label = first, tolerance, cores(), address(label)
         self.library.find(self.finder, ask)
         self._keep(label)
         return Found(label, self.doubt(), int(ask.doubled))
@@ -132,6 +132,12 @@ class Search:
         if not many:
             return None
         return torch.frombuffer((c_int64 * many).from_address(self.last.doubt), dtype=torch.int64).clone()
+
+
+def short(numbers: Tensor) -> Tensor:
+    """Numbers with 24 bits, as float32 has them, but with any exponent."""
+    part, power = torch.frexp(numbers)
+    return torch.ldexp(part.to(torch.float32).to(torch.float64), power)
 
 
 def _whole(numbers: Tensor) -> bool:

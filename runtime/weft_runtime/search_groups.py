@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from weft_runtime.native.library import Groups, Library, Rounds
+from weft_runtime.native.library import Groups, Library, Rounds, address
 from weft_runtime.nearest import Found, exponent
 from weft_runtime.plan import Uncovered
 from weft_runtime.reuse import Pool
@@ -38,15 +38,15 @@ class GroupSearch:
         rows, columns = self.data.shape
         self.room, self._doubt = Pool(rows, torch.int32), torch.empty(rows, dtype=torch.int64)
         self._ask = Groups(
-            data=self.data.data_ptr(),
+            data=address(self.data),
             stride=self.data.stride(0),
             is_double=self.data.dtype == torch.float64,
             features=columns,
             groups=len(self.starts) - 1,
-            starts=self.starts.data_ptr(),
+            starts=address(self.starts),
             distance=self.distance,
             power=power,
-            doubt=self._doubt.data_ptr(),
+            doubt=address(self._doubt),
             room=rows,
         )
 
@@ -57,7 +57,7 @@ class GroupSearch:
     def find(self, keys: Tensor) -> Found:
         """The best of its keys for every query, counted from 0 in every group; `keys` (groups x count, features)."""
         ask, label, keys = self._ask, self.room.take(), keys.contiguous()
-        ask.keys, ask.count, ask.label, ask.threads = keys.data_ptr(), self._each(keys), label.data_ptr(), cores()
+        ask.keys, ask.count, ask.label, ask.threads = address(keys), self._each(keys), address(label), cores()
         self.library.nearest_groups(ask)
         return Found(label, self.doubt(), int(ask.doubled))
 

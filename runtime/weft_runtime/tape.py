@@ -23,7 +23,7 @@ from weft_runtime.calls import Call
 from weft_runtime.exponentials import Kept
 from weft_runtime.held import Dense, Held
 from weft_runtime.native import layers as native
-from weft_runtime.native.library import Library
+from weft_runtime.native.library import Library, address
 from weft_runtime.plan import Uncovered
 from weft_runtime.results import Tiers
 from weft_runtime.workers import cores
@@ -184,7 +184,7 @@ class Tape:
             out.self = self._affine(head.self_score)
             out.self_value = self._array(native.Affine, [self._affine(value) for value in head.self_value])
         out.value = self._array(c_double, head.value)
-        out.key_base, out.query_base = key_base.data_ptr(), query_base.data_ptr()
+        out.key_base, out.query_base = address(key_base), address(query_base)
         out.slack = kept.room(call.plan.turned)
         return out
 
@@ -202,5 +202,5 @@ class Tape:
         found = []
         for kept, (along, across) in passes:
             rows, stride = len(kept.matrix), kept.matrix.stride(0)
-            found.append(native.Pass(kept.matrix.data_ptr(), rows, len(kept.column_base), stride, along, across))
+            found.append(native.Pass(address(kept.matrix), rows, len(kept.column_base), stride, along, across))
         return found

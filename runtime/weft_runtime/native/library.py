@@ -15,6 +15,7 @@ from torch import Tensor
 
 from weft_runtime.native.building import NotBuilt, built, cached
 from weft_runtime.native.layers import MEMORY, Costs, Layers
+from weft_runtime.plan import Uncovered
 
 # how a call for rounds ends; see rounds.cpp
 _DONE, _MEMORY, DOUBT, WIDER, OVERFLOWN = range(5)
@@ -206,8 +207,8 @@ class Library:
     def product(self, matrix: Tensor, columns: int, vector: Tensor, turned: bool, threads: int) -> Tensor:
         """matrix[:, :columns] @ vector in float64, or with the transpose; rows are a multiple of 8, columns of 64."""
         out = torch.empty(columns if turned else len(matrix), dtype=torch.float64)
-        given = (matrix.data_ptr(), matrix.element_size() == 8, len(matrix), columns, matrix.stride(0), turned)
-        if self._product(*given, vector.data_ptr(), out.data_ptr(), threads):
+        given = (address(matrix), matrix.element_size() == 8, len(matrix), columns, matrix.stride(0), turned)
+        if self._product(*given, address(vector), address(out), threads):
             raise MemoryError("a product ran out of memory")
         return out
 
@@ -226,13 +227,20 @@ class Library:
     def peak(self, data: Tensor, threads: int) -> float:
         """The largest size of the numbers of a matrix."""
         double = data.element_size() == 8
-        found = self._peak(data.data_ptr(), double, data.stride(0), len(data), data.shape[1], threads)
+        found = self._peak(address(data), double, data.stride(0), len(data), data.shape[1], threads)
         return float(found)
 
 
 def library(build: bool = True) -> Library | None:
     """The kernels, or None. Without `build` only if they have been compiled before. `WEFT_NATIVE=off`: never."""
     return _known() or (_made() if build or _made.cache_info().currsize else None)
+
+
+def address(array: Tensor) -> int:
+    """Where the numbers of an array lie, for kernels that run on the CPU and read no other memory."""
+    if array.device.type != "cpu":
+        raise Uncovered(f"native kernels run on the CPU, not on {array.device}")
+    return array.data_ptr()
 
 
 @cache

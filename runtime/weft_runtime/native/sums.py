@@ -8,7 +8,7 @@ from math import frexp
 import torch
 from torch import Tensor
 
-from weft_runtime.native.library import Library, Segments
+from weft_runtime.native.library import Library, Segments, address
 from weft_runtime.workers import cores
 
 LEVELS = (2, 12)  # pieces of a number that sums have room for: first these, then those
@@ -60,20 +60,20 @@ class NativeSums:
         rounded = torch.zeros(self.segments, columns, dtype=torch.float64)
         self._held = [sums, work, rounded]
         self.call = Segments(
-            data=self.data.data_ptr(),
+            data=address(self.data),
             stride=self.data.stride(0),
             rows=len(self.data),
             is_double=self.data.dtype == torch.float64,
             columns=columns,
-            base=None if self.base is None else self.base.data_ptr(),
+            base=None if self.base is None else address(self.base),
             segments=self.segments,
             top=max(frexp(self.peak)[1], SMALLEST) if self.peak else 0,
             levels=self._levels,
             threads=threads,
-            sums=sums.data_ptr(),
-            counts=self.counts.data_ptr(),
-            work=work.data_ptr(),
-            rounded=rounded.data_ptr(),
+            sums=address(sums),
+            counts=address(self.counts),
+            work=address(work),
+            rounded=address(rounded),
         )
         self._labels = self._weights = None
 
@@ -112,8 +112,8 @@ class NativeSums:
     def begin_rounds(self, out: Tensor, divide: bool) -> None:
         """Makes the call ready; labels are the kernel's from here on."""
         call = self.call
-        call.out, call.divide, call.weights = out.data_ptr(), divide, None
-        call.before = None if self._labels is None else self._labels.data_ptr()
+        call.out, call.divide, call.weights = address(out), divide, None
+        call.before = None if self._labels is None else address(self._labels)
 
     def widen(self, out: Tensor, divide: bool) -> bool:
         """The same with room for more pieces; False if there is no more."""
@@ -128,9 +128,9 @@ class NativeSums:
 
     def _moved(self, labels: Tensor, weights: Tensor | None, divide: bool, out: Tensor) -> bool:
         call = self.call
-        call.labels, call.out, call.divide = labels.data_ptr(), out.data_ptr(), divide
-        call.before = None if self._labels is None else self._labels.data_ptr()
+        call.labels, call.out, call.divide = address(labels), address(out), divide
+        call.before = None if self._labels is None else address(self._labels)
         if weights is not None:
-            call.weights = weights.data_ptr()
-            call.before_weights = None if self._weights is None else self._weights.data_ptr()
+            call.weights = address(weights)
+            call.before_weights = None if self._weights is None else address(self._weights)
         return self.library.segments(call)

@@ -100,22 +100,11 @@ class Team {
     work(*team);
   }
 
-  // piece(number), or piece(number, who), for every number below `count`, which is less than a million; `who` is below
-  // the number of threads, the caller is 0. Pieces must not throw.
+  // piece(number), or piece(number, who), for every number below `count`; `who` is below the number of threads, the
+  // caller is 0. Pieces must not throw. A ticket has room for a million numbers, so more come in several turns.
   template <class Piece>
   void share(int64_t count, Piece piece) {
-    task_ = &piece;
-    call_ = [](void* task, int64_t number, int who) {
-      if constexpr (std::is_invocable_v<Piece, int64_t, int>) (*(Piece*)task)(number, who);
-      else (*(Piece*)task)(number);
-    };
-    if (count == 1) return call_(task_, 0, 0);
-    done_.store(0, std::memory_order_relaxed);
-    const uint64_t turn = (ticket_.load(std::memory_order_relaxed) >> (2 * BITS)) + 1;
-    ticket_.store(turn << (2 * BITS) | (uint64_t)count << BITS, std::memory_order_release);
-    while (one(true, 0)) {
-    }
-    for (int spin = 0; done_.load(std::memory_order_acquire) < count; spin++) rest(spin);
+    for (int64_t first = 0; first < count; first += MOST) turn(first, std::min(MOST, count - first), piece);
   }
 
   // work(first, last, who) for ranges of at most `chunk` rows until all are done; false when it threw: memory ran out.
@@ -135,6 +124,23 @@ class Team {
  private:
   friend class Crew;
   static constexpr int BITS = 20, SPINS = 1000;
+  static constexpr int64_t MOST = ((int64_t)1 << BITS) - 1;  // numbers of one turn
+
+  template <class Piece>
+  void turn(int64_t first, int64_t count, Piece& piece) {
+    task_ = &piece, first_ = first;
+    call_ = [](void* task, int64_t number, int who) {
+      if constexpr (std::is_invocable_v<Piece, int64_t, int>) (*(Piece*)task)(number, who);
+      else (*(Piece*)task)(number);
+    };
+    if (count == 1) return call_(task_, first_, 0);
+    done_.store(0, std::memory_order_relaxed);
+    const uint64_t turn = (ticket_.load(std::memory_order_relaxed) >> (2 * BITS)) + 1;
+    ticket_.store(turn << (2 * BITS) | (uint64_t)count << BITS, std::memory_order_release);
+    while (one(true, 0)) {
+    }
+    for (int spin = 0; done_.load(std::memory_order_acquire) < count; spin++) rest(spin);
+  }
 
   // Takes a piece and does it: the caller from the front, helpers from the back, so that each meets its own pieces again
   // in the next task of the kind. A ticket names the task, so that nobody takes a piece of one that is over.
@@ -145,7 +151,7 @@ class Team {
       if ((ticket & mask) >= (ticket >> BITS & mask)) return false;
       rest = front ? ticket + 1 : ticket - (1u << BITS);
     } while (!ticket_.compare_exchange_weak(ticket, rest, std::memory_order_acq_rel));
-    call_(task_, (int64_t)(front ? ticket & mask : (rest >> BITS & mask)), who);
+    call_(task_, first_ + (int64_t)(front ? ticket & mask : (rest >> BITS & mask)), who);
     done_.fetch_add(1, std::memory_order_release);
     return true;
   }
@@ -169,6 +175,7 @@ class Team {
   }
 
   void* task_ = nullptr;
+  int64_t first_ = 0;  // number that the pieces of this turn are counted from
   void (*call_)(void*, int64_t, int) = nullptr;
   std::atomic<uint64_t> ticket_{0};  // number of the task, end and start of the pieces that are left
   std::atomic<int64_t> done_{0};
