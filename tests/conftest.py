@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,14 @@ settings.load_profile("same")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
+os.environ.setdefault("WEFT_FUZZ_SEED", f"{datetime.now(UTC):%Y%m%d}")  # workers inherit it, so midnight is no matter
+
+
+def pytest_report_header() -> str:
+    seed = os.environ["WEFT_FUZZ_SEED"]
+    return f"random specs: seed {seed}, of the day; replay with WEFT_FUZZ_SEED={seed} or weft fuzz --seed {seed}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

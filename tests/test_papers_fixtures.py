@@ -103,9 +103,11 @@ def test_sinkhorn_sweep(style: str) -> None:
 
 
 @IN_EVERY_STYLE
-@pytest.mark.parametrize(("spec", "variance"), [("gmm_em", "variance"), ("gmm_em_spherical", "variances")])
-def test_mixtures(spec: str, variance: str, style: str) -> None:
-    found = answers(spec, style, LINE)
+@pytest.mark.parametrize(
+    ("spec", "variance", "params"), [("gmm_em", "variance", {}), ("gmm_em_spherical", "variances", {"floor": 0})]
+)
+def test_mixtures(spec: str, variance: str, params: dict[str, float], style: str) -> None:
+    found = answers(spec, style, LINE, params)
     np.testing.assert_allclose(found["means"][:, 0], [-1.965288, 1.965288], rtol=0, atol=5e-7)
     np.testing.assert_allclose(found["weights"], 0.5, rtol=0, atol=1e-15)
     np.testing.assert_allclose(found[variance], 1.337644, rtol=0, atol=5e-7)

@@ -18,6 +18,7 @@ from sklearn.mixture import GaussianMixture
 
 import weft
 from judges.data_sets import Array, blobs, real, some_rows
+from weft_runtime.errors import RunError
 
 
 def judged(x: Array, start: Array, t: int, kind: str) -> Any:
@@ -28,7 +29,7 @@ def judged(x: Array, start: Array, t: int, kind: str) -> Any:
         covariance_type=kind,
         max_iter=t,
         tol=0,
-        reg_covar=0,
+        reg_covar=1e-6 if kind == "spherical" else 0,
         n_init=1,
         weights_init=np.full(k, 1 / k),
         means_init=start,
@@ -58,6 +59,18 @@ def test_spherical(name: str) -> None:
     close(ours["weights"], judge.weights_)
     close(ours["variances"], judge.covariances_)
     close(model.final(x=x, c=start, layers=7)["shares"], judge.predict_proba(x))
+
+
+def test_a_component_on_one_point_keeps_the_floor_as_its_variance() -> None:
+    x = np.concatenate([np.random.default_rng(1).normal(size=(299, 2)), [[40.0, 40.0]]])
+    start = np.array([[0.0, 0.0], [1.0, 1.0], [40.0, 40.0]])
+    checkpoint = weft.compile("gmm_em_spherical", {"d": 2, "k": 3})
+    ours = weft.load(checkpoint)(x=x, c=start, layers=50)
+    judge = judged(x, start, 50, "spherical")
+    assert float(ours["variances"][2]) == pytest.approx(1e-6)
+    close(ours["variances"], judge.covariances_)
+    with pytest.raises(RunError, match="logarithm"):
+        weft.load(weft.compile("gmm_em_spherical", {"d": 2, "k": 3}, {"floor": 0}))(x=x, c=start, layers=50)
 
 
 def test_a_shared_variance_in_one_dimension() -> None:
