@@ -23,6 +23,7 @@ from weft_runtime.errors import RunError, shown, suggestion
 from weft_runtime.initial import start
 from weft_runtime.ir import Input, Program
 from weft_runtime.noise import check_seed
+from weft_runtime.progress import Progress, silence
 
 # what a call takes besides inputs
 SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until")
@@ -112,6 +113,7 @@ class Reader:
     dtype: torch.dtype
     device: torch.device
     may_start: bool = True  # whether initialisers fill what is missing
+    progress: Progress = silence  # told how far they are
 
     def read(self, given: Mapping[str, Any], mask: Mapping[str, Any] | None, seed: int | Sequence[int] | None) -> Batch:
         """The batch, or a RunError that names the input and the row."""
@@ -299,7 +301,12 @@ class Reader:
                 continue
             source = item.init[1]
             size = self.program.stream(item.stream).size
-            made = [self._started(item, values[str(source)].of(number), size, seeds[number]) for number in range(count)]
+            made = []
+            for number in range(count):
+                if count > 1:
+                    self.progress("start", number, count)
+                tell = self.progress if count == 1 else silence
+                made.append(self._started(item, values[str(source)].of(number), size, seeds[number], tell))
             sizes = [len(part) for part in made]
             layout = layouts.setdefault(item.stream, Layout(max(sizes), sizes))
             if layout.sizes() != sizes:
@@ -311,14 +318,14 @@ class Reader:
             rows = made[0] if count == 1 else torch.cat(made)
             values[item.name] = InputRows(*kept(item, rows, self.dtype, starts if count > 1 else None), starts)
 
-    def _started(self, item: Input, known: Tensor, size: int | None, seed: int) -> Tensor:
+    def _started(self, item: Input, known: Tensor, size: int | None, seed: int, tell: Progress) -> Tensor:
         """What an input of one problem starts with."""
         assert item.init is not None
         method, source = item.init
         if known.is_meta:
             return known if method == "copy" else known.new_empty(size or 1, known.shape[1])
-        numbers = known.detach().to(torch.float64).cpu().numpy()
-        return torch.as_tensor(start(method, numbers, size, item.name, str(source), seed), device=self.device)
+        rows = start(method, known.detach().cpu().numpy(), size, item.name, str(source), seed, progress=tell)
+        return torch.as_tensor(rows, device=self.device)
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:

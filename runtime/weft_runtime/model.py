@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -64,6 +64,14 @@ def load(
 
 class Refused(RunError):
     """The backend that was asked for cannot run a program."""
+
+
+@dataclass(slots=True)
+class Given:
+    """What a call is given; read, checked and started once, whichever backends try."""
+
+    named: Mapping[str, Any]
+    batch: Batch | None = None
 
 
 class Model(nn.Module):
@@ -165,7 +173,7 @@ class Model(nn.Module):
     def __call__(self, inputs: Any = None, /, **options: Any) -> Outputs:
         """Runs the algorithm: see `forward`. Torch gets inputs as a mapping: their names may be its own (`self`)."""
         named, settings = self._sorted(inputs, options)
-        return cast(Outputs, super().__call__(named, **settings))
+        return cast(Outputs, super().__call__(named.named, **settings))
 
     def forward(
         self,
@@ -231,9 +239,10 @@ class Model(nn.Module):
 
     def start(self, inputs: Any = None, /, *, seed: Seed = None, mask: Arrays = None, **named: Any) -> Fields:
         """The stored fields before the first layer, each [tokens, width]."""
+        given = self._named(inputs, named)
 
         def begin(linear: bool) -> Fields:
-            run = self._begin(self._named(inputs, named), seed, mask, None, 0, linear)
+            run = self._begin(given, seed, mask, None, 0, linear)
             run.prelude()
             return self._place().back(answers.fields(run))
 
@@ -281,7 +290,7 @@ class Model(nn.Module):
     def _tensors(self) -> dict[str, Tensor]:
         return {name: self.tensor(name) for name in self._owners}
 
-    def _answer(self, named: Mapping[str, Any], settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
+    def _answer(self, named: Given, settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
         """What `read` makes of a run."""
         return self._either(lambda linear: self._place().back(read(self._run(named, **settings, linear=linear))))
 
@@ -321,25 +330,25 @@ class Model(nn.Module):
         return prepared
 
     # ------------------------------------------------------------------ inside
-    def _named(self, inputs: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+    def _named(self, inputs: Any, named: Mapping[str, Any]) -> Given:
         """All inputs by name; one that needs no other may come without."""
         if inputs is None or isinstance(inputs, Mapping):
-            return {**(inputs or {}), **named}
+            return Given({**(inputs or {}), **named})
         needed = [item.name for item in self.program.inputs if item.init is None]
         known = [item.name for item in self.program.inputs]
         only = known if len(known) == 1 else needed
         if len(only) != 1 or only[0] in named:
             raise RunError(f"inputs are given by name, because there are several: {call_of(*(needed or known))}")
-        return {only[0]: inputs, **named}
+        return Given({only[0]: inputs, **named})
 
-    def _sorted(self, inputs: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _sorted(self, inputs: Any, options: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
         """Named inputs apart from the settings of a run."""
         settings = {name: options[name] for name in SETTINGS if name in options}
         return self._named(inputs, {name: options[name] for name in options if name not in SETTINGS}), settings
 
     def _run(
         self,
-        given: Mapping[str, Any],
+        given: Given,
         layers: int | None = None,
         seed: Seed = None,
         mask: Arrays = None,
@@ -356,7 +365,7 @@ class Model(nn.Module):
                 raise RunError(f"{name} is a {type(told).__name__}; it must be a function")
         many = self._how_many(layers, until_stable, limit)
         tell, total, place = progress or silence, None if until_stable else many, self._place()
-        run = self._begin(given, seed, mask, noise, many, linear)
+        run = self._begin(given, seed, mask, noise, many, linear, tell)
         if tracer is not None:
             tracer.watch(run)
         with alone() if isinstance(run.engine, Linear) else nullcontext():
@@ -400,9 +409,19 @@ class Model(nn.Module):
         return many
 
     def _begin(
-        self, given: Mapping[str, Any], seed: Seed, mask: Arrays, noise: Arrays, layers: int, linear: bool = False
+        self,
+        given: Given,
+        seed: Seed,
+        mask: Arrays,
+        noise: Arrays,
+        layers: int,
+        linear: bool = False,
+        tell: Progress = silence,
     ) -> Run:
-        batch = Reader(self.program, self.program.inputs, self.dtype, self._place().state).read(given, mask, seed)
+        if given.batch is None:
+            reader = Reader(self.program, self.program.inputs, self.dtype, self._place().state, progress=tell)
+            given.batch = reader.read(given.named, mask, seed)
+        batch = given.batch
         places = {item.name: (item.stream, item.slot) for item in self.program.inputs}
         return self._enter(batch, places, noise, layers, linear)
 

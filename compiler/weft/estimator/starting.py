@@ -47,12 +47,12 @@ def starts(
             method = STARTS[init] if init is not None else ""
             if not method:
                 raise EstimatorError(f"{checked.spec.name} does not say how {name} starts; give init")
-            found[name] = start(method, _doubles(points), clusters, name, "X", seed, mass)
+            found[name] = start(method, points, clusters, name, "X", seed, mass)
         elif kind is not None and kind.of == roles.points.name and kind.kind != "copy":
             size = checked.sets[checked.fields[name].home]
             many = clusters if size == roles.size else size if isinstance(size, int) else None
             if many is not None:
-                found[name] = start(kind.kind, _doubles(points), many, name, "X", seed, mass)
+                found[name] = start(kind.kind, points, many, name, "X", seed, mass)
     if init is not None and roles.start is None:
         raise EstimatorError(f"{checked.spec.name} starts {roles.centers.name} itself; init must be None")
     return found
@@ -90,7 +90,3 @@ def _given(
         wanted = f"({clusters}, {points.shape[1]}): one row for each cluster"
         raise EstimatorError(f"init has shape {array.shape}; it must be {wanted}")
     return normalised(array, "init") if roles.centers.kind == "unit" else array
-
-
-def _doubles(points: Floats) -> Floats:
-    return points.astype(np.float64, copy=False)

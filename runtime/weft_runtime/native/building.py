@@ -43,9 +43,11 @@ SOURCES = (
     "costs.cpp",
     "layers.cpp",
     "segment.cpp",
+    "starts.cpp",
 )
 # No relaxed mathematics: NaN, infinities and the order of additions are as written.
 FLAGS: tuple[str, ...] = ("-O3", "-std=c++17", "-fPIC", "-shared", "-pthread", "-fno-math-errno", "-fno-trapping-math")
+UNIT_FLAGS = {"starts.cpp": ("-ffp-contract=off",)}  # bits are promised: no product and sum in one
 LIMIT = 180.0  # seconds to wait for another process, and for the compiler
 USUAL = 10  # seconds that compiling takes, to tell who waits
 
@@ -107,7 +109,7 @@ def _key(compiler: str, flags: list[str]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise NotBuilt(f"the C++ compiler {compiler} does not run: {error}") from None
     made = hashlib.sha256()
-    told = (compiler, version, *flags, sys.platform, _libc(), _processor())
+    told = (compiler, version, *flags, repr(UNIT_FLAGS), sys.platform, _libc(), _processor())
     for part in (*(_source(name) for name in SOURCES), *told):
         made.update(part.encode() + b"\0")
     return made.hexdigest()[:24]
@@ -198,11 +200,16 @@ def _build(compiler: str, flags: list[str], stem: Path) -> Path:
         folder = Path(name)
         for source in SOURCES:
             (folder / source).write_text(_source(source), encoding="utf-8")
-        units = {str(folder / source): str(folder / f"{source}.o") for source in SOURCES if source.endswith(".cpp")}
+        units = [source for source in SOURCES if source.endswith(".cpp")]
+        objects = [str(folder / f"{source}.o") for source in units]
         made = folder / "kernels.so"
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # the units one beside the other, each in its process
-            list(pool.map(lambda unit: _run([compiler, *flags, "-c", unit, "-o", units[unit]]), units))
-        _run([compiler, *flags, *units.values(), "-o", str(made)])
+            commands = [
+                [compiler, *flags, *UNIT_FLAGS.get(source, ()), "-c", str(folder / source), "-o", unit]
+                for source, unit in zip(units, objects, strict=True)
+            ]
+            list(pool.map(_run, commands))
+        _run([compiler, *flags, *objects, "-o", str(made)])
         made.chmod(0o700)
         _flush(made)  # the name must not outlive the content
         for path in _libraries(stem):

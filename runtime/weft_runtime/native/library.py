@@ -10,11 +10,14 @@ from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_void_p
 from functools import cache
 from typing import Any, ClassVar, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from weft_runtime.native.building import NotBuilt, built, cached
 from weft_runtime.native.layers import MEMORY, Costs, Layers
+from weft_runtime.native.starts import MatrixRows
 from weft_runtime.plan import Uncovered
 
 # how a call for rounds ends; see rounds.cpp
@@ -175,6 +178,10 @@ class Library:
         self._product.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int64, c_int32, c_void_p, c_void_p, c_int32]
         self._costs, self._layers = library.weft_costs, library.weft_layers
         self._costs.argtypes, self._layers.argtypes = [POINTER(Costs)], [POINTER(Layers)]
+        self._distinct, self._nearer, self._pick = library.weft_distinct, library.weft_nearer, library.weft_pick
+        self._distinct.argtypes, self._distinct.restype = [POINTER(MatrixRows), c_void_p], c_int64
+        self._nearer.argtypes, self._nearer.restype = [POINTER(MatrixRows), c_int64, c_void_p, c_void_p], c_double
+        self._pick.argtypes, self._pick.restype = [c_void_p, c_void_p, c_double, c_int64, c_double], c_int64
 
     def finder(self, queries: Queries) -> int:
         """Queries to be searched; to be given to `free` in the end."""
@@ -229,6 +236,37 @@ class Library:
         double = data.element_size() == 8
         found = self._peak(address(data), double, data.stride(0), len(data), data.shape[1], threads)
         return float(found)
+
+    def distinct(self, rows: MatrixRows, out: npt.NDArray[np.uint32]) -> int:
+        """How many distinct rows there are; which one each row is, and where each stands, to `out` (2 * rows)."""
+        found = int(self._distinct(byref(rows), out.ctypes.data))
+        if found < 0:
+            raise MemoryError("sorting rows ran out of memory")
+        return found
+
+    def nearer(
+        self, rows: MatrixRows, row: int, group: npt.NDArray[np.uint32], nearest: npt.NDArray[np.float64]
+    ) -> float:
+        """Lowers squared distances to those to one row: the largest one left, or -1 beyond the range of the kernel."""
+        found = float(self._nearer(byref(rows), row, group.ctypes.data, nearest.ctypes.data))
+        if found < -1:
+            raise MemoryError("distances ran out of memory")
+        return found
+
+    def pick(
+        self,
+        weight: npt.NDArray[np.float64] | None,
+        nearest: npt.NDArray[np.float64] | None,
+        scale: float,
+        count: int,
+        u: float,
+    ) -> int:
+        """The smallest place whose cumulative mass exceeds u times the total."""
+        given = (None if one is None else one.ctypes.data for one in (weight, nearest))
+        found = int(self._pick(*given, scale, count, u))
+        if found < 0:
+            raise MemoryError("a draw ran out of memory")
+        return found
 
 
 def library(build: bool = True) -> Library | None:

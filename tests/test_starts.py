@@ -1,0 +1,136 @@
+"""Starts keep their bits: native code and blocks of NumPy pick the rows that a plain implementation picks."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import weft
+import weft_runtime.workers
+from weft_runtime import initial
+from weft_runtime.initial import start
+from weft_runtime.native import starts
+from weft_runtime.native.library import library
+from weft_runtime.noise import uniforms
+
+Array = npt.NDArray[np.float64]
+
+
+def plain(method: str, rows: Array, size: int, name: str, seed: int, mass: Array | None = None) -> Array:
+    """The first implementation: whole arrays, NumPy alone. Bits are promised, so it stays as it was."""
+    values, place = np.unique(rows.astype(np.float64) + 0.0, axis=0, return_inverse=True)
+    weights = np.bincount(place.ravel(), weights=mass, minlength=len(values)).astype(np.float64)
+    u = uniforms(seed, "init:" + name, 0, size, 1)[0][:, 0]
+
+    def pick(masses: Array, number: float) -> int:
+        cumulative = np.cumsum(masses)
+        index = int(np.searchsorted(cumulative, number * cumulative[-1], side="right"))
+        return min(index, int(np.flatnonzero(masses)[-1]))
+
+    def squared(row: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+        with np.errstate(over="ignore"):
+            difference = values - row
+        wide = ~np.isfinite(difference).all(axis=1)
+        difference[wide] = values[wide] / 2 - row / 2
+        scale = np.frexp(np.abs(difference).max(axis=1))[1].astype(np.int64)
+        total = np.zeros(len(values))
+        for column in range(values.shape[1]):
+            total += np.square(np.ldexp(difference[:, column], -scale))
+        mantissa, power = np.frexp(total)
+        return mantissa, np.where(total > 0, power + 2 * (scale + wide), -(2**20))
+
+    picks = [pick(weights, float(u[0]))]
+    if method == "random":
+        for number in u[1:]:
+            weights[picks[-1]] = 0.0
+            picks.append(pick(weights, float(number)))
+        return np.asarray(values[picks])
+    mantissa, power = squared(values[picks[0]])
+    for number in u[1:]:
+        picks.append(pick(weights * np.ldexp(mantissa, np.maximum(power - power.max(), -4096)), float(number)))
+        other, its_power = squared(values[picks[-1]])
+        farther = (power > its_power) | ((power == its_power) & (mantissa > other))
+        mantissa, power = np.where(farther, other, mantissa), np.where(farther, its_power, power)
+    return np.asarray(values[picks])
+
+
+def cases() -> dict[str, npt.NDArray[np.floating[npt.NBitBase]]]:
+    """Rows of every kind, some of them repeated."""
+    random = np.random.default_rng(7)
+    normal = random.normal(size=(9000, 5))
+    few = random.integers(0, 3, size=(9000, 4)).astype(np.float64)
+    far = normal[:2000] * np.ldexp(1.0, random.integers(-900, 900, size=(2000, 1)))
+    return {
+        "normal": normal,
+        "float32": normal.astype(np.float32),
+        "few different rows": few,
+        "zeros of both signs": np.where(few == 0, -0.0, few) * random.choice([-1.0, 1.0], size=few.shape),
+        "rows repeated": normal[random.integers(0, 700, size=9000)],
+        "one column": normal[:, :1],
+        "the last column decides": np.concatenate([np.ones((9000, 6)), normal[:, :1]], axis=1),
+        "low bits decide": 1.0 + random.integers(0, 4000, size=(9000, 1)) * 2.0**-52,
+        "every other row and column": normal[::2, ::2],
+        "backwards": normal[::-1, ::-1],
+        "columns in memory": np.asfortranarray(normal),
+        "beyond squares": far,
+        "tiny": normal * 1e-200,
+        "subnormal": random.integers(-9, 9, size=(3000, 3)) * 5e-324,
+        "the whole range": random.choice([-1.7e308, 0.0, 1.7e308, 1.0], size=(3000, 4)),
+    }
+
+
+CASES = cases()
+
+
+@pytest.fixture(params=["native", "native, three threads", "blocks"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    assert library() is not None
+    monkeypatch.setattr(initial, "NATIVE", 0 if request.param != "blocks" else 2**60)
+    monkeypatch.setattr(initial, "ENTRIES", 777)
+    monkeypatch.setattr(weft_runtime.workers, "cores", lambda: 3 if "three" in request.param else 1)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("method", ["spread", "random"])
+@pytest.mark.parametrize("name", CASES)
+def test_starts_have_the_bits_of_the_plain_implementation(name: str, method: str, way: str) -> None:
+    rows = CASES[name]
+    size = min(12, len(np.unique(rows + 0.0, axis=0)))
+    for seed in range(2):
+        found, want = start(method, rows, size, "c", "x", seed), plain(method, rows, size, "c", seed)
+        assert found.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("method", ["spread", "random"])
+@pytest.mark.parametrize("name", ["normal", "few different rows", "rows repeated", "beyond squares"])
+def test_weighted_starts_have_the_bits_of_the_plain_implementation(name: str, method: str, way: str) -> None:
+    rows = CASES[name]
+    mass = np.random.default_rng(3).uniform(0.1, 3.0, size=len(rows))
+    found, want = start(method, rows, 9, "c", "x", 5, mass), plain(method, rows, 9, "c", 5, mass)
+    assert found.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_many_rows_are_sorted_on_many_cores(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough rows for pieces that are sorted side by side and merged, of values that repeat."""
+    monkeypatch.setattr(weft_runtime.workers, "cores", lambda: threads)
+    random = np.random.default_rng(11)
+    rows = np.concatenate([random.integers(0, 300, size=(250_000, 2)), random.normal(size=(250_000, 1))], axis=1)
+    rows[:100_000, 2] = 0.0
+    found = starts.native_urn(rows, None)
+    assert found is not None
+    values, first = np.unique(rows, axis=0, return_index=True)
+    assert found.count == len(values)
+    assert [found.row(place) for place in range(0, len(values), 997)] == first[::997].tolist()
+
+
+def test_a_start_tells_how_far_it_is() -> None:
+    told: list[tuple[str, int, int | None]] = []
+    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 3}, layers=1))
+    model(x=[[0.0], [1.0], [5.0], [9.0]], progress=lambda *given: told.append(given))
+    assert told == [
+        *(("start", done, 3) for done in range(4)),
+        ("layer", 0, 1),
+        ("layer", 1, 1),
+    ]  # once, not per backend
