@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import weft
+from weft_runtime import RunError
 from weft_runtime import search as search_module
 from weft_runtime.native import building
 from weft_runtime.native.library import Library, address, library
@@ -372,3 +373,22 @@ def test_native_kernels_are_given_memory_of_the_cpu_alone() -> None:
     runtime = Path(building.__file__).parent.parent
     found = {path.name: path.read_text().count(".data_ptr()") for path in runtime.rglob("*.py")}
     assert {name: many for name, many in found.items() if many} == {"library.py": 1, "calls.py": 1}  # calls: identity
+
+
+@pytest.mark.parametrize("scale", [1e154, 1e160, 1e300])
+def test_beyond_the_range_distances_are_settled_and_stored_squares_are_refused_on_every_backend(scale: float) -> None:
+    given = {"x": [[scale], [3 * scale]], "c": [[scale], [4 * scale]]}
+    for backend in ("reference", "linear", "auto"):
+        near = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}), backend=backend)
+        assert near(given)["labels"].indices.tolist() == [0, 1]
+        product = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}, scores="dot"), backend=backend)
+        with pytest.raises(RunError, match="token 1 of centers .* a product that overflows"):
+            product(given)
+
+
+def test_the_mean_of_a_constant_has_the_same_bits_on_both_backends() -> None:
+    text = "algorithm t\ntokens i in points\n       w in others\ninputs g[i] : R, m[w] : R\nstate s[w] : R = 1\n"
+    made = weft.compile(text + "layer\n  p[i] = mean[w] g[i] where s[w] >= 0.25 else 1\noutputs p\n")
+    given = {"g": np.random.default_rng(0).normal(size=50), "m": [0.0, 1.0, 0.0]}
+    one, other = (weft.load(made, backend=backend)(given)["p"] for backend in ("reference", "linear"))
+    assert one.equal(other)
