@@ -382,7 +382,7 @@ def test_beyond_the_range_distances_are_settled_and_stored_squares_are_refused_o
         near = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}), backend=backend)
         assert near(given)["labels"].indices.tolist() == [0, 1]
         product = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}, scores="dot"), backend=backend)
-        with pytest.raises(RunError, match="token 1 of centers .* a product that overflows"):
+        with pytest.raises(RunError, match=r"token 1 of centers .* a product that overflows"):
             product(given)
 
 
