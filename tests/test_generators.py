@@ -30,6 +30,15 @@ def test_every_family_keeps_every_declaration(family: str) -> None:
         assert case.family == family
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_numbers_have_ordinary_magnitudes(family: str) -> None:
+    checked = checked_spec(TYPES)
+    for case in cases(checked, {"d": 3, "k": 4}, 12, seed=5, families=(family,)):
+        for name in ("x", "w", "r"):
+            sizes = np.abs(case.inputs[name])[case.inputs[name] != 0]
+            assert np.all((sizes > 1e-20) & (sizes < 1e20)), f"{name}: nobody's data are 4e-323"
+
+
 def test_three_does_not_divide_the_number_of_families() -> None:
     assert len(FAMILIES) % 3, "or the special sizes would always meet the same families"
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from verifying import NEAREST, SMALL
+from verifying import NEAREST, SMALL, edited
 from weft.compiling import checked_spec, compile
 from weft.errors import InputError
 from weft.evidence.examples import answers, settings
 from weft.evidence.runs import judge_of
 from weft.evidence.verification import verify
+from weft_runtime.ir import Condition
 
 
 def test_a_model_file_is_judged_with_the_spec_in_it(tmp_path: Path) -> None:
@@ -102,3 +104,44 @@ def test_only_equal_tokens_lie_outside_the_condition() -> None:
     centers = np.array([[3.0], [3.0]])
     assert watched.is_outside({"x": np.array([[0.0], [1.0], [-0.0]]), "c": centers})
     assert not watched.is_outside({"x": np.array([[0.0], [1.0]]), "c": centers})
+
+
+def test_the_objective_is_compared_on_every_case() -> None:
+    good = compile("lloyd", {"d": 1, "k": 2})
+    name = next(name for name in good.tensors if name.startswith("outputs") and name.endswith("l2.0.c"))
+    for wrong in (-7.0, -1.5):
+        bad = edited(good, name, np.asarray(wrong))
+        verdict = verify(bad, cases=2, dtypes=["float64"])
+        assert not verdict.ok
+        assert "objective" in verdict.text()
+
+
+def test_a_condition_that_no_case_meets_shows_nothing() -> None:
+    model = compile("lloyd", {"d": 1, "k": 2})
+    never = Condition("bounded", "points", ("x",), "no number is above 1e-300", 1e-300)
+    bad = replace(model, program=replace(model.program, conditions=(never,)))
+    verdict = verify(bad, cases=4, dtypes=["float64"])
+    assert verdict.verdict == "not shown"
+    assert "too few are left to show anything" in " ".join(verdict.text().split())
+
+
+@pytest.mark.parametrize("erase", ["attention"])
+def test_a_style_with_a_condition_is_judged_on_cases_that_meet_it(erase: str) -> None:
+    assert verify(compile("lloyd", {"d": 1, "k": 2}, erase=erase), cases=12, dtypes=["float64"]).verdict == "proved"
+
+
+def test_an_unrolled_model_gets_a_verdict_at_its_own_depth() -> None:
+    made = compile("lloyd_split", {"d": 1, "k": 2}, weights="unrolled", layers=2)
+    carry = np.array(made.tensors["layer.0.0.0.carry.points"])
+    carry[1, 1] = 1.0  # y before the first layer is zero: nothing changes, but that is not proved
+    assert verify(edited(made, "layer.0.0.0.carry.points", carry), cases=2).verdict == "tested"
+    values = sorted(name for name in made.tensors if name.endswith(".v"))
+    assert not verify(edited(made, values[0], 2 * np.asarray(made.tensors[values[0]])), cases=2).ok
+
+
+@pytest.mark.parametrize(("sharpness", "near"), [(1e-6, False), (1.0, False), (1000.0, True)])
+def test_a_softmax_too_warm_for_most_leads_is_not_near_the_spec(sharpness: float, near: bool) -> None:
+    verdict = verify(compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=sharpness), dtypes=["float64"])
+    assert verdict.ok is near
+    assert ("not near the spec" in verdict.text()) is not near
+    assert verdict.line.startswith(f"proved up to eps = {verdict.eps:.2g} (" if near else "not shown")

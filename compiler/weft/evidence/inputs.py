@@ -145,9 +145,10 @@ def conform(
 
 
 def _nudged(rng: Generator, values: Array, most: int) -> Array:
-    """The values, about half of them moved by a few units in the last place of their own precision."""
+    """The values, about half of them moved by a few units in the last place of their own precision; zero stays."""
     steps = rng.integers(1, most + 1, values.shape) * rng.choice((-1, 0, 0, 1), values.shape)
-    return np.asarray(values + steps.astype(values.dtype) * np.spacing(np.abs(values)))
+    moved = values + steps.astype(values.dtype) * np.spacing(np.abs(values))
+    return np.where(np.abs(values) < np.finfo(values.dtype).smallest_normal, values, moved)
 
 
 def _pairs(kind: str, shape: tuple[int, ...], family: str, rng: Generator) -> Array:

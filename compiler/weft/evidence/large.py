@@ -62,7 +62,8 @@ def large_runs(
             continue
         for at, (sizes, depth) in enumerate(_scales(checked, model, heads, tiles and number == 0)):
             rng = np.random.default_rng((seed, 99, number, at))
-            case = replace(draw(checked, Shape(model.dims, sizes), "random", rng, np.dtype(dtype)), layers=depth)
+            case = draw(checked, Shape(model.dims, sizes), "random", rng, np.dtype(dtype))
+            case = replace(case, layers=judge.watched.depth or depth)
             outcomes.append(judge.judge(case))
             if outcomes[-1].divergence is not None:
                 return failed(name, judge, case, outcomes)
@@ -131,7 +132,9 @@ def _unwatched(judge: Judge, case: Case, rng: np.random.Generator) -> tuple[floa
     seen = judge.watched.watch(case)
     if seen.stopped or not seen.layers:
         return None
-    got = judge.watched.run(case)
+    got, refusal = judge.watched.attempt(judge.watched.run, case)
+    if got is None:
+        return np.inf, 0.0, 1.0, f"a run of its own ends with an error, one that is traced does not: {refusal}"
     kappas = {} if is_settled_throughout(judge.checked) else _magnified(judge, case, seen, rng)
     precision = np.finfo(judge.dtype)
     for name, want in seen.outputs.items():

@@ -82,7 +82,7 @@ class Judge:
 
     # ---- one case ----------------------------------------------------------------------------------------------------
 
-    def judge(self, case: Case, answers: bool = False) -> Outcome:
+    def judge(self, case: Case, answers: bool = True) -> Outcome:
         """Runs a case on both sides and compares everything that is stored on the way.
 
         With `answers` also what is asked for after a run: the objective, and outputs made anew on the final fields.

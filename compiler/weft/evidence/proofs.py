@@ -26,7 +26,11 @@ def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[
     equations = sum(len(proof.steps) for proof in found)
     missing = [step for proof in found for step in proof.failures]
     detail = ""
-    if missing:
+    refuted = [step for step in missing if str(step.strength) == "refuted"]
+    if refuted:
+        first = refuted[0]
+        detail = f"refuted: {first.equation or first.place} ({first.place}): {first.reason}"
+    elif missing:
         first = missing[0]
         detail = f"not proved: {first.equation or first.place} ({first.place}): {_brief(first.reason)}"
     elif weakest == "proved up to eps":
@@ -36,7 +40,7 @@ def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[
         f"proof ({style})",
         f"{shown}, all inputs",
         equations,
-        True,
+        not refuted,
         max(proof.eps for proof in found),
         detail=detail,
         shows="tested" if weakest == "not shown" else weakest,

@@ -18,7 +18,7 @@ LONG = 2000  # tokens of a case that takes as long as two short ones
 
 def shrunk(judge: Judge, case: Case) -> tuple[Case, Divergence]:
     """A case as small as can be found quickly that still fails, and how it fails."""
-    answers = judge.judge(case).divergence is None  # then it fails only in what is asked for at the end
+    answers = judge.judge(case, answers=False).divergence is None  # then it fails only in what is asked for at the end
     divergence = judge.judge(case, answers).divergence
     assert divergence is not None
     tries = SHRINKINGS

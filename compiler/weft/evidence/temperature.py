@@ -72,6 +72,9 @@ def _check(name: str, found: list[Certificate], detail: str) -> Check:
             notes.append(f"leads of {min(leads):.2g} and more; the smallest asks for a sharpness of {enough:.3g}")
     if every > len(good):
         notes.append(f"{every - len(good)} of {every} layers have no certificate: their leads are too small")
+    short = _too_warm(found)
+    if short and not detail:
+        notes.append(detail := short)
     measured = 0.0 if worst is None else max(worst.measured.values(), default=0.0)
     allowed = 0.0 if worst is None else max(worst.bounds.values(), default=0.0)
     passed = bool(found) and not detail
@@ -88,6 +91,18 @@ def _check(name: str, found: list[Certificate], detail: str) -> Check:
         certificate=True,
         eps=max((max(layer.bounds.values(), default=0.0) for layer in good), default=np.inf),
         leads=tuple(_leads(found)),
+    )
+
+
+def _too_warm(found: list[Certificate]) -> str:
+    """Why a model is not near its spec: a sharpness too small for most leads; where there is a tie, none is enough."""
+    apart = [(layer.enough, one.sharpness) for one in found for layer in one.layers if np.isfinite(layer.enough)]
+    short = [enough for enough, sharpness in apart if enough > sharpness]
+    if 2 * len(short) <= len(apart):
+        return ""
+    return (
+        f"not near the spec: {len(short)} of {len(apart)} layers without a tie need a larger sharpness "
+        f"(half of those {float(np.median(short)):.3g} or more)"
     )
 
 
