@@ -179,3 +179,27 @@ layer s[{name},b] = sum[l] exp(-|x[l]-c[{name}]|^2)*y[l,b]{factor.format(name)} 
 
     assert heads("a") == heads("q")
     assert len(heads("a")) == 1
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        weft.compile(text)
+    return str(caught.value)
+
+
+def test_a_refusal_counts_the_tokens_it_names() -> None:
+    text = """algorithm t tokens e in es, i in is, j in js inputs a[e] : R, b[i] : R, c[j] : R
+layer s[e] = sum[i] (sum[j] tanh(a[e]*b[i]*c[j])) outputs s"""
+    assert "a function of 3 tokens (e, i, j); attention relates two" in refusal(text)
+
+
+def test_a_slot_of_a_whole_equation_names_its_line() -> None:
+    text = """algorithm t
+tokens i in points, g in groups : 2
+inputs x[i] : R
+layer
+  s[g] = 1 / (sum[i] x[i])
+outputs s"""
+    checkpoint = weft.compile(text)
+    origins = [getattr(sub, "origin", "") for step in checkpoint.program.layer for sub in step.sublayers]
+    assert any(origin.startswith("line 5: s[g] = 1 /") for origin in origins)

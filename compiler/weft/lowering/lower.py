@@ -188,6 +188,7 @@ class Lowering(Expressions):
         text = self.checked.spec.source
         for target in targets:
             stream = self.stream(target.indices[0])
+            self.span = target.span  # of what belongs to the whole equation and to no part of it
             try:
                 self._equation(target, stream)
             except Refused as refused:

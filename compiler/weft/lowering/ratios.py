@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from weft.lowering.algebra import Dot, Number, Poly, Scalars, Size, Total, Weight, indices, monomial, thaw
 from weft.lowering.normal import KeySum, Rule
-from weft.lowering.reductions import Reductions
+from weft.lowering.reductions import STORE_FIRST, Reductions, said
 from weft.lowering.slots import Refused
 
 ONE_EACH = "give each its own `else`, in parentheses"
@@ -23,8 +23,10 @@ HIDDEN = "it is inside a score, or its value cancels or is always 0; give it an 
 
 def token_of(p: Poly, context: str) -> str:
     """The one token an expression is a function of."""
-    if len(p.indices) > 1:
-        named = ", ".join(sorted(p.indices))
+    named = said(p.indices)
+    if len(p.indices) > 2:
+        raise Refused(f"a function of {len(p.indices)} tokens ({named}); attention relates two", STORE_FIRST)
+    if len(p.indices) == 2:
         raise Refused(
             f"a function of two tokens ({named}) has no attention form",
             "only exp of a sum of products has, inside a sum over one of the tokens",

@@ -38,6 +38,11 @@ from weft.lowering.slots import Refused
 STORE_FIRST = "store an intermediate field first, in a step of its own"
 
 
+def said(ids: Iterable[str]) -> str:
+    """Indices as the spec calls them; one that was renamed apart is another of that name."""
+    return ", ".join(("another " if "~" in i else "") + i.split("~")[0] for i in sorted(ids))
+
+
 def mask_indices(masks: Iterable[MaskRule]) -> frozenset[str]:
     return frozenset().union(*(m.indices for m in masks))
 
@@ -49,8 +54,7 @@ class Reductions(Heads):
         """The token that a sum over k is for."""
         others = ids - {k}
         if len(others) > 1:
-            named = ", ".join(sorted(others | {k}))
-            raise Refused(f"{what} relates three tokens ({named}); attention relates two", STORE_FIRST)
+            raise Refused(f"{what} relates three tokens ({said(others | {k})}); attention relates two", STORE_FIRST)
         return next(iter(others), context)
 
     def sum_over(self, body: Poly, k: str, context: str, masks: tuple[MaskRule, ...] = ()) -> Poly:
