@@ -97,6 +97,13 @@ class Algebra(Indicators):
                         del result[mono]
         return result
 
+    def square(self, vector: Sequence[Poly]) -> Poly:
+        """The squared length of a vector, which is known not to be negative from then on."""
+        found = self.dot(vector, vector)
+        if found:
+            self.squares.add(self.as_square(found))
+        return found
+
     def product(self, *factors: Poly) -> Poly:
         """The product of several."""
         result = number(1)
@@ -113,6 +120,8 @@ class Algebra(Indicators):
 
     def _reduced(self, mono: Mono) -> Poly:
         """A monomial with special atoms, by the rules they obey."""
+        if self.special.isdisjoint(a for a, _ in mono):
+            return {mono: 1}
         if len(mono) == 1 or (len(mono) == 2 and sum(a in self.special for a, _ in mono) == 1):
             ((a, power),) = [part for part in mono if part[0] in self.special]
             if power == 1 and self.atoms[a].kind != "nothing":
@@ -126,12 +135,18 @@ class Algebra(Indicators):
             atom = self.atoms[a]
             if atom.kind == "sqrt" and not 0 <= power <= 1:
                 squared = self.open(atom.data, atom.tokens)
+                squared = squared if self.is_nonnegative(squared) else self.relu(squared)
                 rest = {**powers, a: power - 2 if power > 0 else power + 2}
-                return self.multiply({monomial(rest): 1}, squared if power > 0 else self.inverse(squared))
+                factor = squared if power > 0 else self.inverse(squared)
+                return self.multiply(self._reduced(monomial(rest)), factor)
             if atom.kind == "relu" and power >= 2:  # relu(t)^2 = t relu(t)
                 rest = {**powers, a: power - 1}
-                return self.multiply({monomial(rest): 1}, self.open(atom.data, atom.tokens))
+                return self.multiply(self._reduced(monomial(rest)), self.open(atom.data, atom.tokens))
         return {monomial(powers): 1}
+
+    def relu(self, p: Poly) -> Poly:
+        """max(p, 0): see `functions`."""
+        raise NotImplementedError
 
     # ---- inverse -----------------------------------------------------------------------------------------------------
 
@@ -143,7 +158,9 @@ class Algebra(Indicators):
 
     def _inverse(self, p: Poly, names: tuple[int, ...]) -> Poly:
         content = self.content(p)
-        result: Poly = {monomial({a: -power for a, power in content.common.items()}): Fraction(1) / content.coefficient}
+        result: Poly = {UNIT: Fraction(1) / content.coefficient}
+        for a, power in content.common.items():
+            result = self.multiply(result, self._inverse_factor(a, power))
         for root in content.roots:
             atom = self.atoms[root]
             result = self.multiply(result, {((root, 1),): 1})
@@ -152,12 +169,19 @@ class Algebra(Indicators):
             result = self.multiply(result, self.holding("inverse", content.rest))
         return tidy(result)
 
+    def _inverse_factor(self, a: int, power: Number) -> Poly:
+        """1 / a^power. Only an atom that is never zero gets a negative power: then a cancels 1 / a."""
+        if a in self.positive:
+            return {((a, -power),): 1}
+        atom = self.atoms[a]
+        once = self.open(atom.data, atom.tokens) if atom.kind == "inverse" else self.holding("inverse", {((a, 1),): 1})
+        return self.power(once, int(power))
+
     def content(self, p: Poly) -> Content:
         """p as coefficient * common factors * roots * rest, the rest with leading coefficient 1 and no common factor.
 
         Of a positive atom the most frequent power is common (among equally frequent ones the least), so that multiples
-        by such atoms have the same rest. Where an atom may be zero, products that divide by it are zero by convention,
-        so it is taken out only if all terms divide by it or all are multiples of it.
+        by such atoms have the same rest. Of any other atom the least power is common.
         """
         powers: dict[int, list[Number]] = {}
         roots: set[int] | None = None
@@ -181,7 +205,7 @@ class Algebra(Indicators):
                 if absent > len(found):
                     continue
                 low = _usual(found, absent)
-            elif absent or min(found) < 0 < max(found):
+            elif absent:
                 continue
             else:
                 low = min(found)

@@ -28,9 +28,6 @@ class Answers(Steps):
         state = self.guard("readout", "outputs", lambda: self._readout(known))
         texts = {o.target.name: self.text(o) for o in self.checked.spec.outputs}
         undefined = [p for value in (*wanted.values(), goal) for p in _undefined(value)]
-        if state is not None and not all(p in undefined for p in state.raised):
-            reason = "the program stops with an error where the spec has a value"
-            self.note("readout", "outputs", summary(self.program.readout), reason)
         for output in self.program.outputs:
             place = f"output {output.name}"
             shown = shown_field(self.checked, output.name)
@@ -43,6 +40,9 @@ class Answers(Steps):
             assert self.checked.spec.objective is not None
             text = self.text(self.checked.spec.objective)
             self.guard("objective", text, lambda: self._goal(goal, text, state))
+        stops = "" if state is None else self.stops(state.raised, undefined)
+        if stops:
+            self.note("readout", "outputs", summary(self.program.readout), stops)
 
     def _readout(self, known: dict[Cell, Poly]) -> Residual:
         """The residual after the readout, which may run again on what it left behind: nothing may depend on that."""
@@ -82,10 +82,16 @@ class Answers(Steps):
             equation = next(e for e in self.checked.spec.steps[stale or 0].equations if e.target.name == name)
             one = self.wanted[id(equation.body)]
             home = self.checked.fields[name].home
-            reason = self.difference(home, name, one.rows, after, one.undefined)
+            undefined = tuple(self._undefined_in_step(stale or 0))
+            reason = self.difference(home, name, one.rows, after, undefined) or self.stops(after.raised, undefined)
             self.note(place, text, f"slot {name}, evaluated again by {summary((step,))}", reason)
 
         self.guard(place, text, work)
+
+    def _undefined_in_step(self, number: int) -> list[Poly]:
+        """Where a step of the spec has no value."""
+        equations = self.checked.spec.steps[number].equations
+        return [p for equation in equations for p in self.wanted[id(equation.body)].undefined]
 
     def _held(self, output: Output, text: str, wanted: object, state: Residual) -> None:
         place = f"output {output.name}"
@@ -117,11 +123,13 @@ class Answers(Steps):
         found = self.model.weigh(head, z, keys, 0, state)
         if found is None:
             raise Unproved("a pattern of tokens that choose themselves")
+        if found.empty:
+            state.raised.append(found.empty)
         value = found.weights[0]
         if output.scale is not None:
             row = self.model.matrices[output.scale].rows[0]
             value = self.algebra.multiply(value, self.model.matrices.combine(row, z))
-        same = equal(self.algebra, value, wanted.poly, wanted.undefined)
+        same = equal(self.algebra, value, wanted.poly, wanted.missing)
         reason = (
             ""
             if same
@@ -147,7 +155,7 @@ class Answers(Steps):
                 raise Unproved("its value is not the same on every token")
         else:
             raise Unproved(f"it is read as {output.kind}")
-        same = equal(self.algebra, value, goal.poly, goal.undefined)
+        same = equal(self.algebra, value, goal.poly, goal.missing)
         reason = (
             ""
             if same
@@ -161,5 +169,5 @@ class Answers(Steps):
 def _undefined(value: object) -> Undefined:
     """The indicators of an answer that has no value."""
     if isinstance(value, Value):
-        return value.undefined
+        return value.missing
     return value[1] if isinstance(value, tuple) else ()

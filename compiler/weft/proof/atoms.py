@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from weft.proof.polynomials import Frozen, Mono, Number, Poly, freeze
+from weft.proof.polynomials import Frozen, Mono, Number, Poly, freeze, magnitude, scale, tidy
 
 INDICATORS = frozenset({"above", "atleast", "nothing", "differ"})
 SPECIAL = INDICATORS | {"sqrt", "relu"}
@@ -55,7 +55,7 @@ class Atoms:
         self._empty_of: dict[int, frozenset[int]] = {}
         self._holds: dict[tuple[int, str], bool] = {}
         self._divided: dict[int, int] = {}  # `nothing` -> the quotient by the same
-        self._masses: dict[int, Mono] = {}  # `nothing` of a single product -> that product
+        self.squares: set[Frozen] = set()  # sums of squares, multiplied out, in names of their own: they are >= 0
 
     # ---- atoms -------------------------------------------------------------------------------------------------------
 
@@ -167,8 +167,39 @@ class Atoms:
     # ---- what is known -----------------------------------------------------------------------------------------------
 
     def is_positive(self, p: Poly) -> bool:
-        """Whether p is known to be > 0: a sum of positive products."""
-        return bool(p) and all(c > 0 and all(a in self.positive for a, _ in mono) for mono, c in p.items())
+        """Whether p is known to be > 0: a sum of positive products; or a positive number and what is not negative."""
+        if not p:
+            return False
+        if all(c > 0 and all(a in self.positive for a, _ in mono) for mono, c in p.items()):
+            return True
+        return bool(p.get((), 0) > 0) and self.is_nonnegative({mono: c for mono, c in p.items() if mono})
+
+    def is_nonnegative(self, p: Poly) -> bool:
+        """Whether p is known to be >= 0: a sum of squares, or of products of factors that are."""
+        return not p or self.as_square(p) in self.squares or self._nonnegative_terms(p)
+
+    def as_square(self, p: Poly) -> Frozen:
+        """p in names of its own, up to a positive factor."""
+        inside = self.local(p)[0]
+        return freeze(tidy(scale(inside, 1 / Fraction(magnitude(inside[min(inside)])))))
+
+    def _nonnegative_terms(self, p: Poly) -> bool:
+        return all(c > 0 and all(power % 2 == 0 or self._nonnegative(a) for a, power in mono) for mono, c in p.items())
+
+    def _nonnegative(self, a: int) -> bool:
+        atom = self.atoms[a]
+        match atom.kind:
+            case "above" | "atleast" | "nothing" | "differ" | "sqrt" | "relu":
+                return True
+            case "field":
+                return atom.data[0] in self.onehot or a in self.positive
+            case "weight":
+                return bool(atom.data[2] != "best")
+            case "sum":
+                return all(power % 2 == 0 or self._nonnegative(b) for b, power in atom.data[1])
+            case "inverse":
+                return self.is_nonnegative(dict(atom.data))
+        return a in self.positive
 
     def holds_kind(self, a: int, kind: str) -> bool:
         """Whether an atom is of a kind, or holds one that is."""

@@ -32,6 +32,7 @@ class Boundary:
         self.kept: dict[Cell, Poly] = {}  # constants that the prelude computes
         self._embedded = {(e.stream, e.slot): e for e in program.embedding}
         self._derived: dict[str, list[Vector]] | None = None
+        self._faults: dict[tuple[str, str], tuple[Poly, ...]] = {}
         self._made: dict[tuple[tuple[Cell, object], ...], Residual] = {}
 
     # ---- making ------------------------------------------------------------------------------------------------------
@@ -40,7 +41,8 @@ class Boundary:
         """The residual when this is known of the scratch columns."""
         key = tuple(sorted((cell, freeze(p)) for cell, p in known.items()))
         if key not in self._made:
-            self._made[key] = Residual({s.name: self._tokens(s, known) for s in self.program.streams})
+            tokens = {s.name: self._tokens(s, known) for s in self.program.streams}
+            self._made[key] = Residual(tokens, faults=dict(self._faults))
         return self._made[key]
 
     def _tokens(self, stream: Stream, known: Known) -> list[Vector]:
@@ -117,6 +119,7 @@ class Boundary:
                         if slot.role == "derived" and self._has_unknown(z[column]):
                             what = f"the derived slot {slot.name} of {stream.name}"
                             raise Unproved(f"{what} is not a function of fields and constants")
+        self._faults = state.faults
         return state.z
 
     def _has_unknown(self, p: Poly) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weft.proof.algebra import Algebra
-from weft.proof.atoms import Atom
 from weft.proof.polynomials import Mono, Number, Poly, TooLarge, add, number, subtract
 from weft.proof.probing import differ
 
@@ -29,13 +28,16 @@ def equal(algebra: Algebra, p: Poly, q: Poly, absent: Iterable[Poly] = ()) -> bo
     if _quotient(algebra, gap) is None or differ(algebra, gap):
         return not gap
     try:
-        return is_zero(algebra, gap)
+        return is_zero(algebra, gap, frozenset(off))
     except TooLarge:
         return False
 
 
-def is_zero(algebra: Algebra, gap: Poly) -> bool:
-    """Whether a polynomial is zero once quotients are multiplied out."""
+def is_zero(algebra: Algebra, gap: Poly, absent: frozenset[int] = frozenset()) -> bool:
+    """Whether a polynomial is zero, by cases: a divisor is zero, and so is the quotient by it; or it is multiplied out.
+
+    Atoms in `absent` are indicators of divisors that are not zero.
+    """
     for _ in range(MOST_ROUNDS):
         if not gap:
             return True
@@ -43,18 +45,16 @@ def is_zero(algebra: Algebra, gap: Poly) -> bool:
         if held is None:
             return False
         atom = algebra.atoms[held]
-        caught = algebra.index.get(Atom("nothing", atom.data, atom.tokens))
-        if caught is not None:
-            zero = {held: {}, caught: number(1)}
-            if not is_zero(algebra, algebra.substitute(gap, zero.get)):
-                return False
-            gap = algebra.substitute(gap, {caught: dict[Mono, Number]()}.get)
-            if not gap:
-                return True
         divisor = algebra.open(atom.data, atom.tokens)
-        most = max(int(dict(mono).get(held, 0)) for mono in gap)
-        if not most:
-            continue
+        caught = algebra.intern("nothing", atom.data, atom.tokens)
+        if caught not in absent and not algebra.is_positive(divisor):
+            zero: dict[int, Poly] = {held: {}, caught: number(1)}
+            if len(divisor) == 1:
+                zero |= {a: {} for mono in divisor for a, _ in mono}
+            if not is_zero(algebra, algebra.substitute(gap, zero.get), absent):
+                return False
+        gap = algebra.substitute(gap, {caught: dict[Mono, Number]()}.get)
+        most = max((int(dict(mono).get(held, 0)) for mono in gap), default=0)
         raised: dict[int, Poly] = {n: algebra.power(divisor, n) for n in range(most + 1)}
         result: Poly = {}
         for mono, coefficient in gap.items():

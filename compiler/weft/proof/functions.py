@@ -15,7 +15,20 @@ from math import isqrt
 from typing import Literal
 
 from weft.proof.algebra import Algebra
-from weft.proof.polynomials import UNIT, Mono, Number, Poly, add, constant, freeze, number, scale, subtract, tidy
+from weft.proof.polynomials import (
+    UNIT,
+    Frozen,
+    Mono,
+    Number,
+    Poly,
+    add,
+    constant,
+    freeze,
+    number,
+    scale,
+    subtract,
+    tidy,
+)
 
 MOST_FACTORS = 1000  # small primes whose squares are taken out of a root
 
@@ -52,6 +65,17 @@ class Functions(Algebra):
                 return p
         raise KeyError(function)
 
+    def without_value(self, function: str, p: Poly) -> list[Poly]:
+        """Where a function has no value: somewhere in this list there is a 1."""
+        match function:
+            case "reciprocal":
+                return self.zeros(p)
+            case "log":
+                return [one] if (one := self.compare("<=", p)) else []
+            case "sqrt":
+                return [] if self.is_nonnegative(p) else [one] if (one := self.compare("<", p)) else []
+        return []
+
     # ---- exponentials and logarithms ---------------------------------------------------------------------------------
 
     def exp(self, p: Poly) -> Poly:
@@ -76,7 +100,7 @@ class Functions(Algebra):
     def _unlogged(self, mono: Mono, coefficient: Number) -> Poly | None:
         """exp of a whole multiple of a logarithm."""
         inside = self._logarithm_of(mono)
-        if inside is None or Fraction(coefficient).denominator != 1:
+        if inside is None or Fraction(coefficient).denominator != 1 or not self.is_positive(inside):
             return None
         key, whole = (mono, coefficient), int(coefficient)
         if key not in self._powers:
@@ -218,18 +242,61 @@ class Functions(Algebra):
 
     def nothing(self, p: Poly) -> Poly:
         """1 where p = 0, else 0; for sums of terms that are not negative."""
+        there = number(1)
+        for one in self.zeros(p):
+            there = self.multiply(there, subtract(number(1), one))
+        return subtract(number(1), there)
+
+    def zeros(self, p: Poly) -> list[Poly]:
+        """Where p = 0: somewhere in this list there is a 1. A product is zero where one of its factors is."""
         value = constant(p)
         if value is not None:
-            return number(int(value == 0))
+            return [number(1)] if value == 0 else []
         if self.is_positive(p):
-            return {}
-        return self.lifted(lambda inside, _: self._nothing(inside), p)
+            return []
+        inside, tokens = self.local(p)
+        names = dict(enumerate(tokens))
+        return [self.rename(one, names) for one in self._zeros(inside)]
 
-    def _nothing(self, p: Poly) -> Poly:
+    def _zeros(self, p: Poly) -> list[Poly]:
         content = self.content(p)
-        common = {**content.common, **dict.fromkeys(content.roots, 1)}
-        kept = {a: power for a, power in common.items() if a not in self.positive}
-        return self.holding("nothing", self.multiply(content.rest, {tuple(sorted(kept.items())): 1}))
+        found: list[Poly] = []
+        for a in content.common:
+            if a not in self.positive:
+                atom = self.atoms[a]
+                found += (
+                    self.zeros(self.open(atom.data, atom.tokens))
+                    if atom.kind == "inverse"
+                    else [subtract(number(1), {((a, 1),): 1})]
+                    if self.is_bit(a)
+                    else [self.holding("nothing", {((a, 1),): 1})]
+                )
+        for root in content.roots:
+            found += self.zeros(self.open(self.atoms[root].data, self.atoms[root].tokens))
+        if content.rest != {UNIT: 1} and not self.is_positive(content.rest):
+            found.append(self.holding("nothing", content.rest))
+        return found
+
+    # ---- where something has no value --------------------------------------------------------------------------------
+
+    def somewhere(self, p: Poly) -> Frozen:
+        """Whether p is not zero for some tokens, whatever they are called, less what is positive in it: 0 for never."""
+        if not p:
+            return ()
+        content = self.content(self.local(p)[0])
+        kept = {a: 1 for a in (*content.common, *content.roots) if a not in self.positive}
+        rest = number(1) if self.is_positive(content.rest) else content.rest
+        return freeze(self.local(self.multiply(rest, {tuple(sorted(kept.items())): 1}))[0])
+
+    def covers(self, wide: Iterable[Frozen], narrow: Iterable[Frozen]) -> bool:
+        """Whether everything in `narrow` is zero where everything in `wide` is: each has one of these as a factor."""
+        known = set(wide)
+        return all(not one or one in known or any(self._factor(w, one) for w in known) for one in set(narrow))
+
+    def _factor(self, bit: Frozen, one: Frozen) -> bool:
+        """Whether `one` is only not zero where `bit`, about the same tokens, is 1."""
+        flag, p = dict(bit), dict(one)
+        return bool(flag) and self.multiply(flag, flag) == flag and self.multiply(flag, p) == p
 
 
 def _squares(value: int) -> tuple[int, int]:

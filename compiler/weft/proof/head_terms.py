@@ -26,11 +26,13 @@ class Residual:
     """The state of all streams, and where the program would raise an error instead of computing it."""
 
     z: dict[str, list[Vector]]
-    raised: list[Poly] = field(default_factory=list)  # indicators
+    raised: list[Poly] = field(default_factory=list)  # it does where one of these is not zero, for any token
     assumed: dict[str, None] = field(default_factory=dict)  # conditions that were used
+    faults: dict[tuple[str, str], tuple[Poly, ...]] = field(default_factory=dict)  # of derived slots, for who reads one
 
     def copy(self) -> Residual:
-        return Residual({name: list(tokens) for name, tokens in self.z.items()}, list(self.raised), dict(self.assumed))
+        tokens = {name: list(tokens) for name, tokens in self.z.items()}
+        return Residual(tokens, list(self.raised), dict(self.assumed), dict(self.faults))
 
 
 class HeadTerms(ScoreTerms):
@@ -43,7 +45,8 @@ class HeadTerms(ScoreTerms):
         values: list[dict[int, Poly]] = []
         if head.value and head.weighting.kind not in NUMBER_HEADS:
             values = [self._sparse(head.value, key) for key in keys]
-            if not any(values) and own is None and not self.streams[head.keys].null:
+            silent = not any(values) and own is None and not self.streams[head.keys].null
+            if silent and (head.weighting.kind in ("sum", "exp") or not (head.masks or self._may_weigh_nothing(head))):
                 return [{} for _ in state.z[head.query]]
         results = []
         for place, z in enumerate(state.z[head.query]):
@@ -57,6 +60,10 @@ class HeadTerms(ScoreTerms):
                 continue
             results.append(self._output(head, found, values, own_values, state))
         return results
+
+    def _may_weigh_nothing(self, head: Head) -> bool:
+        """Whether a head without masks may stop, since what it weighs adds up to zero."""
+        return head.weighting.kind == "normalize"
 
     # One more key, beside those of the stream: the query token itself, or the null token of the stream of keys.
 
@@ -132,6 +139,7 @@ class HeadTerms(ScoreTerms):
         share = found.empty
         if self.streams[head.keys].null or (head.self_key is not None and head.self_key.row is not None):
             share = found.own
+            state.raised += [found.empty] if found.empty else []  # weights that add up to zero together with its own
         elif found.empty:
             if head.self_key is None:
                 state.raised.append(found.empty)

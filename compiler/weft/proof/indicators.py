@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.proof.atoms import INDICATORS, Atoms
-from weft.proof.polynomials import Mono, Number
+from weft.proof.polynomials import UNIT, Mono, Number, Poly
 
 BOUND = 1_000_000  # the name of a bound token while one looks inside a sum
 
@@ -38,17 +38,9 @@ class Indicators(Atoms):
 
     def _vanishes(self, nothing: int, powers: Mapping[int, Number]) -> bool:
         """Whether a product is zero, by convention, where p is: it divides by p, or holds weights whose mass is p."""
-        atom = self.atoms[nothing]
-        if len(atom.data) == 1:
-            mono = self._masses.get(nothing)
-            if mono is None:
-                mono = self._masses[nothing] = next(iter(self.open(atom.data, atom.tokens)))
-            if all(powers.get(a, 0) < 0 for a, _ in mono):
-                return True
-        else:
-            divided = self._divided.get(nothing)
-            if divided is not None and powers.get(divided, 0) > 0:
-                return True
+        divided = self._divided.get(nothing)
+        if divided is not None and powers.get(divided, 0) > 0:
+            return True
         return any(nothing in self.empties_of(a) for a in powers if self.atoms[a].kind in ("weight", "sum"))
 
     def empties_of(self, a: int) -> frozenset[int]:
@@ -61,10 +53,19 @@ class Indicators(Atoms):
                 closed = self.empties.get(choice)
                 if closed is not None:
                     p = self.open(closed, atom.tokens[:places])
-                    found = frozenset(b for mono in p for b, _ in mono)
+                    found = frozenset(b for mono in p for b, _ in mono if _is_one_at(p, b))
             elif atom.kind == "sum":
                 names = {**dict(enumerate(atom.tokens)), len(atom.tokens): BOUND}
                 inside = self.rename_mono(atom.data[1], names, tuple(sorted(names.items())))
                 found = frozenset(e for b, _ in inside if self.atoms[b].kind == "weight" for e in self.empties_of(b))
             self._empty_of[a] = found
         return self._empty_of[a]
+
+
+def _is_one_at(p: Poly, bit: int) -> bool:
+    """Whether p is 1 wherever this bit is."""
+    left: dict[Mono, Number] = {}
+    for mono, coefficient in p.items():
+        rest = tuple(part for part in mono if part[0] != bit)
+        left[rest] = left.get(rest, 0) + coefficient
+    return {mono: c for mono, c in left.items() if c} == {UNIT: 1}

@@ -15,6 +15,7 @@ from weft.proof.polynomials import Poly, add, scale, subtract
 from weft.proof.state import Unproved
 from weft.proof.weights import ONE
 from weft_runtime.ir import FFN, Step, Sublayer
+from weft_runtime.tensors import slots_read
 
 
 class ModelTerms(HeadTerms):
@@ -40,18 +41,22 @@ class ModelTerms(HeadTerms):
 
     def refresh(self, state: Residual) -> None:
         """Recomputes the derived slots of every token; one without a value matters only where it is read."""
-        raised = list(state.raised)
         for stream in self.program.streams:
             for ffn in stream.derived:
-                state.z[stream.name] = [self.feed_forward(ffn, z, state) for z in state.z[stream.name]]
-        state.raised = raised
+                self._keep(ffn, state)
 
     def sublayer(self, sublayer: Sublayer, state: Residual) -> None:
         """Applies one sub-layer."""
         if isinstance(sublayer, FFN):
             name = sublayer.stream
-            state.z[name] = [self.feed_forward(sublayer, z, state) for z in state.z[name]]
+            slots = [self.streams[name].slot(slot) for slot in sublayer.writes]
+            if slots and all(slot.role == "derived" for slot in slots):
+                self._keep(sublayer, state)
+                return
+            state.raised += self._lost(sublayer, state)
+            state.z[name] = [self.feed_forward(sublayer, z, state.raised) for z in state.z[name]]
             return
+        state.raised += self._lost(sublayer, state)
         new = {name: [self.matrices.apply(carry, z) for z in state.z[name]] for name, carry in sublayer.carry.items()}
         after = {**state.z, **new}
         for head in sublayer.heads:
@@ -59,10 +64,26 @@ class ModelTerms(HeadTerms):
             after[head.query] = [_added(z, more) for z, more in zip(after[head.query], added, strict=True)]
         state.z = after
 
+    def _keep(self, ffn: FFN, state: Residual) -> None:
+        """A feed-forward that keeps derived slots: where it has no value, who reads one of its slots is stopped."""
+        found = self._lost(ffn, state)
+        state.z[ffn.stream] = [self.feed_forward(ffn, z, found) for z in state.z[ffn.stream]]
+        for slot in ffn.writes:
+            state.faults.pop((ffn.stream, slot), None)
+            if found:
+                state.faults[ffn.stream, slot] = tuple(found)
+
+    def _lost(self, sublayer: Sublayer, state: Residual) -> list[Poly]:
+        """Where a derived slot that a sub-layer reads has no value."""
+        if not state.faults:
+            return []
+        read = slots_read((sublayer,), self.streams, self.matrices.tensors)
+        return [one for place in sorted(read) for one in state.faults.get(place, ())]
+
     # ---- feed-forwards -----------------------------------------------------------------------------------------------
 
-    def feed_forward(self, ffn: FFN, z: Vector, state: Residual) -> Vector:
-        """z' = E z + W f(A z, B z)."""
+    def feed_forward(self, ffn: FFN, z: Vector, stops: list[Poly]) -> Vector:
+        """z' = E z + W f(A z, B z); `stops` gets where there is no such value."""
         used = self.matrices[ffn.a].columns() | (self.matrices[ffn.b].columns() if ffn.b else set())
         key = (id(ffn), tuple(id(z[column]) for column in sorted(used)))
         if key not in self._done:
@@ -70,7 +91,7 @@ class ModelTerms(HeadTerms):
             out = self.matrices.apply(ffn.out, self._hidden(ffn, z, raised))
             self._done[key] = (out, raised, [z[column] for column in used], ffn)
         out, raised = self._done[key][:2]
-        state.raised += raised
+        stops += raised
         return _added(self.matrices.apply(ffn.carry, z), dict(enumerate(out)))
 
     def _hidden(self, ffn: FFN, z: Vector, raised: list[Poly]) -> Vector:
@@ -97,11 +118,12 @@ class ModelTerms(HeadTerms):
             case "reciprocal":
                 if any(not p for p in a):
                     raise Unproved("a feed-forward divides by zero")
+        raised += [one for p in a for one in algebra.without_value(ffn.function, p)]
         return [algebra.apply(ffn.function, p) for p in a]
 
     def _unit(self, a: Vector, b: Vector | None, raised: list[Poly]) -> Vector:
         algebra = self.algebra
-        square = algebra.dot(a, a)
+        square = algebra.square(a)
         if not square:
             if b is None:
                 raise Unproved("a norm of zero")
@@ -110,7 +132,7 @@ class ModelTerms(HeadTerms):
         empty = algebra.nothing(square)
         rows = [algebra.multiply(p, factor) for p in a]
         if b is None:
-            raised += [empty] if empty else []
+            raised += algebra.zeros(square)
             return rows
         there = subtract(ONE, empty)
         return [add(algebra.multiply(p, there), algebra.multiply(q, empty)) for p, q in zip(rows, b, strict=True)]

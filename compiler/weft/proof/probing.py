@@ -69,7 +69,7 @@ class _Values:
             case "exp":
                 return free * free % PRIME  # in the group of squares
             case "field" if a in self.algebra.special:
-                row = self._random(hash((atom.data[0], atom.data[2], atom.tokens)))
+                row = self._random(f"{atom.data[0]} {atom.data[2]} {atom.tokens}")
                 return int(atom.data[1] == row % 3)
             case "nothing":
                 return 0
@@ -89,7 +89,7 @@ class _Values:
                 return root
         return free
 
-    def _random(self, what: int) -> int:
+    def _random(self, what: int | str) -> int:
         digest = sha256(f"{self.seed} {what}".encode()).digest()
         return int.from_bytes(digest[:16], "big") % (PRIME - 2) + 1
 

@@ -43,8 +43,9 @@ class ScoreTerms:
         if known not in self._done:
             q, k = self._features(same(part.q), z), self._features(same(part.k), key)
             if part.kind == "l2":
-                q = k = [subtract(a, b) for a, b in zip(q, k, strict=True)]
-            raw = self.algebra.dot(q, k)
+                raw = self.algebra.square([subtract(a, b) for a, b in zip(q, k, strict=True)])
+            else:
+                raw = self.algebra.dot(q, k)
             if part.coefficient is not None:
                 raw = self.matrices.times(self.matrices.scalar(part.coefficient), raw)
             self._done[known] = (raw, z, key)  # the tokens stay alive, so that nothing else gets their names

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from weft import syntax as ast
@@ -45,12 +46,12 @@ class Expressions(ABC):
             if len(target.indices) == 1:
                 value = self.value(body, env)
                 rows.append(value.rows * (width if len(value.rows) == 1 else 1))
-                undefined += value.undefined
+                undefined += value.missing
                 continue
             columns = self.checked.set_of(target.indices[1])
             cells = [self.value(body, {**env, target.indices[1]: Token(columns, column)}) for column in range(width)]
             rows.append(tuple(cell.poly for cell in cells))
-            undefined += [one for cell in cells for one in cell.undefined]
+            undefined += [one for cell in cells for one in cell.missing]
         return tuple(rows), tuple(undefined)
 
     # ---- expressions -------------------------------------------------------------------------------------------------
@@ -114,19 +115,25 @@ class Expressions(ABC):
                 value = self.value(body, env)
                 if not value.vector:
                     return self._each(value, algebra.absolute)
-                return Value((algebra.sqrt(self._inner(value, value)),), value.undefined, loose=value.loose)
+                return replace(value, rows=(algebra.sqrt(algebra.square(value.rows)),), vector=False)
             case ast.Square(body=body):
                 value = self.value(body, env)
-                return Value((self._inner(value, value),), value.undefined, loose=value.loose)
+                return replace(value, rows=(algebra.square(value.rows),), vector=False)
             case ast.Inner(left=left, right=right):
                 a, b = self.value(left, env), self.value(right, env)
-                return Value((self._inner(a, b),), a.undefined + b.undefined, loose=a.loose or b.loose)
+                return self._joined(a, b, (self._inner(a, b),), False)
             case ast.Power(base=base, exponent=exponent):
-                return self._each(self.value(base, env), lambda p: self._power(p, exponent))
+                value = self.value(base, env)
+                return self._undefined(
+                    self._each(value, lambda p: self._power(p, exponent)),
+                    [one for p in value.rows if exponent < 0 for one in algebra.zeros(p)],
+                )
             case ast.Call(function="unit", body=body):
                 return self._unit(self.value(body, env))
             case ast.Call(function=function, body=body):
-                return self._each(self.value(body, env), lambda p: algebra.apply(function, p))
+                value = self.value(body, env)
+                lacking = [one for p in value.rows for one in algebra.without_value(function, p)]
+                return self._undefined(self._each(value, lambda p: algebra.apply(function, p)), lacking)
             case ast.Binary(op=op, left=left, right=right):
                 return self._binary(op, self.value(left, env), self.value(right, env))
 
@@ -161,7 +168,14 @@ class Expressions(ABC):
 
     def _each(self, value: Value, function: object) -> Value:
         assert callable(function)
-        return Value(tuple(function(p) for p in value.rows), value.undefined, value.vector, value.loose)
+        return replace(value, rows=tuple(function(p) for p in value.rows))
+
+    def _undefined(self, value: Value, more: Sequence[Poly]) -> Value:
+        return replace(value, undefined=value.undefined + tuple(more))
+
+    def _joined(self, a: Value, b: Value, rows: Sequence[Poly], vector: bool) -> Value:
+        """A function of two values: it has none where one of them has none."""
+        return Value(tuple(rows), a.undefined + b.undefined, vector, a.loose or b.loose, a.errors + b.errors)
 
     def _inner(self, a: Value, b: Value) -> Poly:
         return self.algebra.dot(*matched(a, b))
@@ -171,13 +185,12 @@ class Expressions(ABC):
 
     def _unit(self, value: Value) -> Value:
         algebra = self.algebra
-        square = self._inner(value, value)
+        square = algebra.square(value.rows)
         if not square:
-            return Value(tuple({} for _ in value.rows), (*value.undefined, ONE), True)
+            return self._undefined(self._each(value, lambda _: {}), (ONE,))
         factor = algebra.multiply(algebra.sqrt(square), algebra.inverse(square))
         rows = tuple(algebra.multiply(p, factor) for p in value.rows)
-        empty = algebra.nothing(square)
-        return Value(rows, (*value.undefined, *((empty,) if empty else ())), True, value.loose)
+        return self._undefined(replace(value, rows=rows), algebra.zeros(square))
 
     def _binary(self, op: str, a: Value, b: Value) -> Value:
         algebra = self.algebra
@@ -194,7 +207,8 @@ class Expressions(ABC):
                     raise Unproved("a division by zero")
                 inverse = algebra.inverse(b.poly)
                 rows = [algebra.multiply(p, inverse) for p in left]
-        return Value(tuple(rows), a.undefined + b.undefined, a.vector or b.vector, a.loose or b.loose)
+                b = self._undefined(b, algebra.zeros(b.poly))
+        return self._joined(a, b, rows, a.vector or b.vector)
 
     def _otherwise(self, body: Value, fallback: Value, node: ast.Else) -> Value:
         """The body where it has a value, else the fallback."""
@@ -213,7 +227,9 @@ class Expressions(ABC):
             for p, q in zip(left, right, strict=True)
         )
         undefined = tuple(one for p in fallback.undefined if (one := algebra.multiply(p, missing)))
-        return Value(rows, undefined, body.vector or fallback.vector, fallback.loose)
+        errors = [one for p in body.errors if (one := algebra.multiply(p, there))]
+        errors += [one for p in fallback.errors if (one := algebra.multiply(p, missing))]
+        return Value(rows, undefined, body.vector or fallback.vector, fallback.loose, tuple(errors))
 
     # ---- conditions --------------------------------------------------------------------------------------------------
 
@@ -229,7 +245,10 @@ class Expressions(ABC):
             case ast.Member(field=field):
                 return self.algebra.compare(">", add(self.value(field, env).poly, number(Fraction(-1, 2))))
             case ast.Compare(op=op, left=left, right=right):
-                return self.algebra.compare(op, self._binary("-", self.value(left, env), self.value(right, env)).poly)
+                gap = self._binary("-", self.value(left, env), self.value(right, env))
+                if gap.missing:
+                    raise Unproved("a condition on a number that may be undefined")
+                return self.algebra.compare(op, gap.poly)
             case ast.Different(left=left, right=right):
                 a, b = env[left], env[right]
                 if a.place is not None:

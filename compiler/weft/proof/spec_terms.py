@@ -6,6 +6,7 @@ Over a fixed set they are written out; over an open set they are sums over a tok
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
@@ -52,19 +53,30 @@ class SpecTerms(Expressions):
 
     def _weights(self, node: ast.Weigh, keys: list[Env], also: Sequence[ast.Condition]) -> tuple[Keys, Value]:
         rule, sign = self._rule(node)
-        scores, loose = [], False
+        masks = [self.mask((*node.where, *also), at) for at in keys]
+        scores, given = [], []
         for at in keys:
             score = self.value(node.score, at)
-            loose |= bool(score.undefined) or score.loose
+            given.append(score)
             p = score.poly if node.noise is None else add(score.poly, self.value(node.noise, at).poly)
             scores.append(scale(p, sign))
-        masks = [self.mask((*node.where, *also), at) for at in keys]
+        noted = self._inside(given, masks)
         token = keys[0][node.index]
         if token.place is None:
             found = self.algebra.weigh(rule, token.set, token.name, scores[0], masks[0])
         else:
             found = self.algebra.weigh_list(rule, scores, masks)
-        return found, Value((), (found.empty,) if found.empty else (), loose=loose)
+        return found, replace(noted, undefined=(found.empty,) if found.empty else ())
+
+    def _inside(self, values: Sequence[Value], weights: Sequence[Poly]) -> Value:
+        """What values of keys leave undefined, where their weight is not zero: a run stops there."""
+        errors = [
+            self.algebra.multiply(weight, one)
+            for value, weight in zip(values, weights, strict=True)
+            for one in value.missing
+        ]
+        loose = any(value.undefined or value.loose for value in values)
+        return Value((), loose=loose, errors=tuple(one for one in errors if one))
 
     def _rule(self, node: ast.Weigh) -> tuple[Rule, Literal[1, -1]]:
         """The weighting, and the sign with which it ranks its scores."""
@@ -115,9 +127,9 @@ class SpecTerms(Expressions):
         found, keys, noted = self.weights(node, env)
         token = env[node.index]
         if token.place is not None:
-            return Value((found.weights[token.place],), noted.undefined, loose=noted.loose)
+            return replace(noted, rows=(found.weights[token.place],))
         weight = self.algebra.rename(found.weights[0], {keys[0][node.index].name: token.name})
-        return Value((weight,), noted.undefined, loose=noted.loose)
+        return replace(noted, rows=(weight,))
 
     # ---- reductions --------------------------------------------------------------------------------------------------
 
@@ -131,18 +143,18 @@ class SpecTerms(Expressions):
         if node.kind in ("max", "min", "logsumexp"):
             return self._extreme(node, keys, masks)
         if node.weighted is None:
-            weights, loose = masks, False
+            weights, noted = masks, Value(())
         else:
             given = [self.value(node.weighted, at) for at in keys]
             weights = [algebra.multiply(w.poly, mask) for w, mask in zip(given, masks, strict=True)]
-            loose = any(w.undefined or w.loose for w in given)
+            noted = self._inside(given, masks)
         if node.kind == "sum":
-            return self._weighted(node, keys, weights, Value((), loose=loose))
+            return self._weighted(node, keys, weights, noted)
         mass = self._sum(node.index, keys, weights)
         if not mass:
             raise Unproved("a mean without any weight")
-        inverse, empty = algebra.inverse(mass), algebra.nothing(mass)
-        value = self._weighted(node, keys, weights, Value((), (empty,) if empty else (), loose=loose))
+        inverse = algebra.inverse(mass)
+        value = self._weighted(node, keys, weights, self._undefined(noted, algebra.zeros(mass)))
         return self._each(value, lambda p: algebra.multiply(p, inverse))
 
     def _weighted(self, node: ast.Reduce, keys: Sequence[Env], weights: Sequence[Poly], noted: Value) -> Value:
@@ -158,19 +170,21 @@ class SpecTerms(Expressions):
             )
             for row in range(width)
         )
-        inside = [p for body in bodies for p in body.undefined]
-        token = keys[0][node.index]
-        bound = token.name if token.place is None else None
-        outside = [p for p in inside if bound is None or bound not in algebra.tokens(p)]
-        loose = noted.loose or any(b.loose for b in bodies) or len(outside) < len(inside)
-        if outside and token.place is not None:
-            loose, outside = True, []
-        return Value(rows, (*noted.undefined, *outside), bodies[0].vector, loose)
+        shared: list[Poly] = []
+        if all(weight == ONE for weight in weights):  # what every key lacks, whichever it is
+            token = keys[0][node.index]
+            bound = {token.name} if token.place is None else set()
+            shared = [p for p in bodies[0].undefined if all(p in b.undefined for b in bodies)]
+            shared = [p for p in shared if bound.isdisjoint(algebra.tokens(p))]
+            bodies = [replace(b, undefined=tuple(p for p in b.undefined if p not in shared)) for b in bodies]
+        inside = self._inside(bodies, weights)
+        loose, errors = noted.loose or inside.loose, noted.errors + inside.errors
+        return Value(rows, (*noted.undefined, *shared), bodies[0].vector, loose, errors)
 
     def _extreme(self, node: ast.Reduce, keys: Sequence[Env], masks: Sequence[Poly]) -> Value:
         algebra = self.algebra
         bodies = [self.value(node.body, at) for at in keys]
-        loose = any(b.undefined or b.loose for b in bodies)
+        noted = self._inside(bodies, masks)
         scores = [b.poly for b in bodies]
         token = keys[0][node.index]
         if node.kind == "logsumexp":
@@ -184,4 +198,4 @@ class SpecTerms(Expressions):
             else:
                 found, empty = algebra.best_list(signed, masks)
             found = scale(found, sign)
-        return Value((found,), (empty,) if empty else (), loose=loose)
+        return replace(noted, rows=(found,), undefined=(empty,) if empty else ())

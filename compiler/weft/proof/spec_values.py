@@ -26,9 +26,15 @@ class Value:
     """One row, or one per coordinate of a vector."""
 
     rows: tuple[Poly, ...]
-    undefined: tuple[Poly, ...] = ()
+    undefined: tuple[Poly, ...] = ()  # what `else` catches: there is no value where one of these is not zero
     vector: bool = False
-    loose: bool = False  # undefined in a way that only an error can express: somewhere inside a sum
+    loose: bool = False  # what `else` would have to catch is among the errors: somewhere inside a sum
+    errors: tuple[Poly, ...] = ()  # what `else` does not catch: a run stops where one is not zero, for any token
+
+    @property
+    def missing(self) -> tuple[Poly, ...]:
+        """Where a run that needs this value stops."""
+        return self.undefined + self.errors
 
     @property
     def poly(self) -> Poly:

@@ -179,21 +179,29 @@ class Steps(Expectation):
     ) -> None:
         """Every field the step stores has its new value, every other one its old."""
         new = {one.target: one for one in wanted}
-        undefined = [p for one in wanted for p in one.undefined]
+        undefined = tuple(p for one in wanted for p in one.undefined)
+        stops = self.stops(raised, undefined)
         for one in wanted:
             home = self.checked.fields[one.target].home
-            reason = self.difference(home, one.target, one.rows, after, one.undefined)
-            if not reason and not all(p in undefined for p in raised):
-                reason = "the program stops with an error where the spec has a value"
-            self.note(place, one.text, summary, reason)
-        if raised and not wanted:
-            self.note(place, "", summary, "the program stops with an error where the spec has a value")
+            reason = self.difference(home, one.target, one.rows, after, undefined)
+            self.note(place, one.text, summary, reason or stops)
+        if stops and not wanted:
+            self.note(place, "", summary, stops)
         for stream in self.program.streams:
             for slot in stream.slots:
                 if slot.role == "field" and slot.name not in new and slot.name in self.symbols:
                     reason = self.difference(stream.name, slot.name, self.symbols[slot.name], after, ())
                     if reason:
                         self.note(place, f"{slot.name} stays as it is", summary, reason)
+
+    def stops(self, raised: Sequence[Poly], undefined: Sequence[Poly]) -> str:
+        """Whether the program stops with an error on other inputs than the spec has no value for."""
+        program, spec = ({self.algebra.somewhere(p) for p in side} for side in (raised, undefined))
+        if not self.algebra.covers(spec, program):
+            return "the program stops with an error where the spec has a value"
+        if not self.algebra.covers(program, spec):
+            return "the program has a value where the spec stops with an error"
+        return ""
 
     def difference(self, stream: str, slot: str, rows: Rows, after: Residual, undefined: Undefined) -> str:
         """Where a slot holds something else than these rows."""

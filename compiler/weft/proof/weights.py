@@ -92,15 +92,19 @@ class Weights(Functions):
         if len(inside) == 1 and inside[0][1] == 1:
             atom = self.atoms[inside[0][0]]
             if atom.kind == "weight" and atom.data[2] == "open" and atom.tokens[-1] == bound:
-                return subtract(ONE, self.empty_of(inside[0][0]))  # weights of a choice add up to one
+                return self._others(inside[0][0])
         local, tokens = self.local({inside: 1}, bound)
         return self.atom("sum", (over, next(iter(local))), tokens)
 
-    def empty_of(self, weight: int) -> Poly:
-        """1 where the choice that a weight belongs to has no candidate."""
+    def _others(self, weight: int) -> Poly:
+        """What the weights of the keys of an open set add up to: one, less the self key's, or zero without a key."""
         atom = self.atoms[weight]
-        closed = self.empties.get(atom.data[0])
-        return {} if closed is None else self.open(closed, atom.tokens[: atom.data[1]])
+        choice, places, _ = atom.data
+        tokens = atom.tokens[:places]
+        if self.choices[choice][-1] is not None:
+            return subtract(ONE, self.atom("weight", (choice, places, "own"), tokens))
+        closed = self.empties.get(choice)
+        return subtract(ONE, {} if closed is None else self.open(closed, tokens))
 
     # ---- weightings over an open set ---------------------------------------------------------------------------------
 
@@ -113,7 +117,7 @@ class Weights(Functions):
         if rule.kind in ("sum", "exp"):
             numerator = self.multiply(self.exp(score) if rule.kind == "exp" else score, mask)
             return Keys((numerator,), {}, {} if own is None else self.exp(own) if rule.kind == "exp" else own)
-        empty = {} if mask == ONE else self.nothing(self.total(over, bound, mask))
+        empty = {} if mask == ONE or own is not None else self.nothing(self.total(over, bound, mask))
         if own is None:
             score = {mono: c for mono, c in score.items() if bound in self.tokens((mono,))}
         free = sorted(self.tokens([*score, *mask, *(own or {}), *empty]) - {bound})
@@ -125,7 +129,7 @@ class Weights(Functions):
         self._note_empty(choice, empty, names)
         weight = self.atom("weight", (choice, len(free), "open"), (*free, bound))
         rest = {} if own is None else self.atom("weight", (choice, len(free), "own"), tuple(free))
-        return Keys((weight,), {} if own is not None else empty, rest)
+        return Keys((weight,), empty, rest)
 
     def _note_empty(self, choice: int, empty: Poly, names: dict[int, int]) -> None:
         self.empties[choice] = freeze(self.rename(empty, names)) if empty else None
@@ -165,7 +169,7 @@ class Weights(Functions):
 
     def _choice(self, rule: Rule, scores: Sequence[Poly], masks: Sequence[Poly], own: Poly | None) -> Keys:
         masked = any(mask != ONE for mask in masks)
-        empty = self.nothing(add(*masks)) if masked else {}
+        empty = self.nothing(add(*masks)) if masked and own is None else {}
         rivals = [*scores, own] if own is not None else list(scores)
         free = sorted(self.tokens([mono for p in (*rivals, *masks) for mono in p]))
         names = {token: place for place, token in enumerate(free)}
@@ -179,7 +183,7 @@ class Weights(Functions):
             for place, mask in enumerate(masks)
         )
         rest = {} if own is None else self.atom("weight", (choice, len(free), len(scores)), tuple(free))
-        return Keys(weights, {} if own is not None else empty, rest)
+        return Keys(weights, empty, rest)
 
     def _decided(self, rule: Rule, scores: Sequence[Poly], masks: Sequence[Poly]) -> Keys | None:
         """The weights of a choice among plain numbers."""
