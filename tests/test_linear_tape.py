@@ -66,8 +66,8 @@ outputs f = f, g = g, h = h
 SPECS["counted"] = f"""algorithm counted
 {HEAD}
 layer
-  f[i] = 0.1 * f[i] - 0.1 * logsumexp[j] (count(left) * (0.1 * g[j] + 1/7) - |x[i] - y[j]|^2)
-  g[j] = 0.1 * g[j] - 0.1 * logsumexp[i] ((f[i] - 3) * count(left) / 9 - |x[i] - y[j]|^2)
+  f[i] = 0.1 * f[i] - 0.1 * logsumexp[j] (count(left) * 0.1 * g[j] + count(left) / 7 - |x[i] - y[j]|^2)
+  g[j] = 0.1 * g[j] - 0.1 * logsumexp[i] (f[i] * count(left) / 9 - count(left) / 3 - |x[i] - y[j]|^2)
 outputs f = f, g = g
 """
 PAIRED = {"sinkhorn_dual", "sort"}  # one set of tokens
