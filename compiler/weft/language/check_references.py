@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -167,4 +168,11 @@ def _unknown(typing: Typing, expr: ast.Ref) -> None:
     operator = None if guess or not expr.indices else closest(name, OPERATORS, 0.75)
     label = f"did you mean '{guess}'?" if guess else f"did you mean '{operator}'?" if operator else ""
     known_here = f"known here: {listed(names.values())}" if names.values() else ""
+    after = problems.source.text[expr.span.end : expr.span.end + 4]
+    if len(expr.indices) == 1 and not guess and not operator and re.match(r" +-\S", after):  # entmax[j] -S
+        known = f"weightings: {' '.join(sorted(ast.WEIGHTINGS))}", f"reductions: {' '.join(ast.REDUCTIONS)}"
+        problems.add(
+            "C200", expr.span, f"{name} is neither a field nor a weighting or reduction", "", known_here, *known
+        )
+        return
     problems.add("C200", expr.span, f"unknown {'field' if expr.indices else 'name'} {name}", label, known_here)

@@ -62,6 +62,22 @@ INSTEAD = {
 }  # fmt: skip
 
 
+_BRACES = re.compile(r"(?<=[_^])\{([^{}\n]*)\}")
+_COMMAND = re.compile(r"\\([A-Za-z]+)(?:_?\{[^{}\n]*\})*")
+_METHOD = re.compile(r"\.([A-Za-z_]\w*)")
+LATEX = {
+    "left": "leave this out",
+    "right": "leave this out",
+    "langle": "write <a, b> for the inner product",
+    "rangle": "write <a, b> for the inner product",
+    **dict.fromkeys(("cdot", "times"), "write *"),
+    **dict.fromkeys(("le", "leq"), "write <="),
+    **dict.fromkeys(("ge", "geq"), "write >="),
+    **dict.fromkeys(("ne", "neq"), "write !="),
+    **dict.fromkeys(("Vert", "lVert", "rVert", "vert", "lvert", "rvert"), "write |v| for the length of v"),
+}
+
+
 class Token(NamedTuple):
     """One word, number, string or mark; `type` is its terminal in the grammar."""
 
@@ -128,6 +144,8 @@ def _strange(text: str, at: int, problems: Problems) -> int:
         how = "|v| is the length of a vector (its 2-norm), |a| the absolute value of a number"
         problems.add("P112", Span(at, norm.end()), "other norms than the length are not known", "leave this out", how)
         return norm.end()
+    if (end := _foreign(text, at, problems)) is not None:
+        return end
     instead = INSTEAD.get(character, "")
     run = None if instead else _STRANGE.match(text, at)
     end = run.end() if run else at + 1
@@ -147,6 +165,41 @@ def _strange(text: str, at: int, problems: Problems) -> int:
             "P112", Span(at, end), f"{what} no meaning here", f"write {instead}" if instead else "", ascii_only
         )
     return end
+
+
+def _foreign(text: str, at: int, problems: Problems) -> int | None:
+    r"""Reports LaTeX (`sum_{i}`, `\frac{a}{b}`) and Python (`np.exp`), each as a whole; where to go on, or None."""
+    start = at
+    while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
+        start -= 1
+    if braces := _BRACES.match(text, at):
+        inside, word = braces[1].strip(), text[start:at].rstrip("_")
+        how = f"write {word}[{inside}]" if word else f"write {inside}"
+        problems.add("P112", Span(start, braces.end()), "braces have no meaning here", how)
+        return braces.end()
+    if command := _COMMAND.match(text, at):
+        how = _instead_of(command[1], re.findall(r"\{([^{}]*)\}", command[0]))
+        problems.add("P112", Span(at, command.end()), "LaTeX has no meaning here", how)
+        return command.end()
+    method = _METHOD.match(text, at)
+    if method and (start < at or text[:at].endswith(("]", ")"))):
+        known = method[1] in (*FUNCTIONS, *REDUCTIONS, *WEIGHTINGS)
+        how = f"write {method[1]} alone" if known else ""
+        span, note = Span(start, method.end()), f"functions: {', '.join(FUNCTIONS)}"
+        problems.add("P112", span, "there are no modules and no methods", how, note)
+        return method.end()
+    return None
+
+
+def _instead_of(command: str, arguments: list[str]) -> str:
+    r"""`\frac{1}{n}` -> `write (1) / (n)`, `\sum_{i}` -> `write sum[i]`, `\lambda` -> `write lambda`."""
+    if command == "frac" and len(arguments) == 2:
+        return f"write ({arguments[0]}) / ({arguments[1]})"
+    if command in REDUCTIONS or command in WEIGHTINGS:
+        return f"write {command}[{arguments[0] if arguments else 'i'}]"
+    if command in FUNCTIONS:
+        return f"write {command}({arguments[0] if arguments else 'a'})"
+    return LATEX.get(command, f"write {command}, without the backslash")
 
 
 def in_range(value: Fraction) -> bool:

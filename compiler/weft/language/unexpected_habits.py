@@ -8,6 +8,8 @@ from weft.language.tokens import Token
 from weft.language.trouble import PREFIX, Trouble
 from weft.syntax import REDUCTIONS, WEIGHTINGS
 
+COMPARISONS = ("<", "<=", ">", ">=", "!=")
+CONDITIONS = "as in sum[i] x[i] where 0 < w[i] and w[i] < 1"
 OPERATOR_WORDS = (*WEIGHTINGS, *REDUCTIONS)
 LOOPS = "there are no loops: an equation holds for every token, a layer repeats by itself"
 FOREIGN = {
@@ -96,6 +98,9 @@ def index_list(t: Trouble) -> bool:
         return t.say(
             "P141", f"{owner} needs an index here", "expected a name, such as i", span=before.span.to(t.token.span)
         )
+    if t.token.text in ("+", "-", "*", "/") and before.type == "NAME":
+        how = "the value of the token before i is sum[l] x[l] where index(l) < index(i) and index(l) >= (index(i) - 1)"
+        return t.say("P141", "there is no arithmetic with an index", "index(i) is its position 1, 2, ...", how)
     if t.token.type in ("INT", "NUMBER"):
         how = "an index stands for every token of its set; to pick some, compare index(i), the position 1, 2, ..."
         return t.say("P141", "an index is a name, not a number", "expected a name, such as i", how)
@@ -144,6 +149,27 @@ def in_condition(t: Trouble) -> bool:
         return t.say("P142", "conditions are joined by `and`", "write `and` here")
     how = "a onehot field is a condition by itself: where y[i,j]"
     return t.say("P142", "a condition compares by >, >=, < or <=", "not by =", how)
+
+
+def comparison(t: Trouble) -> bool:
+    """`where 0 < w[i] < 1`, `where (a > 0) and (b > 0)`, `y[i] = w[i] > 0`."""
+    if t.token.text not in COMPARISONS or t.line_start(t.at):
+        return False
+    if t.allows("and"):
+        return t.say("P142", "a condition compares two values", "join two comparisons by `and`", CONDITIONS)
+    if not t.allows("+") or any(token.text == "<" for token in t.tokens[t.region : t.at]):  # perhaps of <a, b>
+        return False
+    label = "conditions stand behind `where`, without parentheses"
+    return t.say("P142", "a comparison is a condition, not a value", label, CONDITIONS)
+
+
+def stray_and(t: Trouble) -> bool:
+    """`c[j] = a[j] and b[j]`: `and` where there is no condition."""
+    after = t.after()
+    named = after is not None and after.text in ("[", "=", "+=", "-=", ":", ",")
+    if t.token.text != "and" or named or "NAME" not in t.expected or t.allows("and"):
+        return False
+    return t.say("P142", "`and` joins two conditions", "there is no condition before it", CONDITIONS)
 
 
 def clause_form(t: Trouble) -> bool:

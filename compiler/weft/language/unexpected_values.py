@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.language.tokens import Token
+from weft.language.tokens import SECTIONS, Token
 from weft.language.trouble import CLAUSES, ENDS_VALUE, PREFIX, STARTS_VALUE, VALUE, Trouble
 
 AFTER = {
@@ -17,7 +17,9 @@ AFTER = {
 
 def clause(t: Trouble) -> bool:
     """`where` and its like behind something that is no sum, mean or weighting."""
-    word, after = t.token.text, t.after()
+    word, before, after = t.token.text, t.before(), t.after()
+    if before is not None and (before.text in SECTIONS or before.text == ","):
+        return False
     if word not in CLAUSES or (after is not None and after.text in ("[", "=", "+=", "-=", ":")):
         return False
     owner = {"weighted": "a mean", "by": "a mean", "ties": "argmin or argmax", "noise": "sample"}
@@ -65,6 +67,9 @@ def exponent(t: Trouble) -> bool:
         return False
     if base is not None and base.text == "R":
         return t.say("P133", "a width is a name or a whole number", "", "as in R^d or R^3")
+    if base is not None and base.text == "e" and "e" not in t.declared():
+        how = "exp(-|x[i]|^2 / 2) is the exponential function"
+        return t.say("P133", "the exponential function is exp", "write exp(...)", how, span=base.span.to(before.span))
     hint = "; 1 / a is a^-1" if t.token.text == "-" else "; sqrt(a) is a^0.5" if t.token.type == "NUMBER" else ""
     return t.say("P133", "an exponent is a whole number", "expected 2, 3, ...", f"exp(b * log(a)) is a^b{hint}")
 
@@ -74,6 +79,15 @@ def stars(t: Trouble) -> bool:
     before = t.before()
     if t.token.text == "*" and before is not None and before.text == "*":
         return t.say("P133", "a power is written with ^", "as in a^2", span=before.span.to(t.token.span))
+    return False
+
+
+def slashes(t: Trouble) -> bool:
+    """`a // 2`."""
+    before = t.before()
+    if t.token.text == "/" and before is not None and before.text == "/":
+        span = before.span.to(t.token.span)
+        return t.say("P133", "there is no whole-number division", "a / b divides", "a comment starts with #", span=span)
     return False
 
 

@@ -107,7 +107,9 @@ def reserved(t: Trouble) -> bool:
     written_to = after is not None and after.text in ("[", "=", "+=", "-=", ":") and t.token.type not in PREFIX
     if t.line_start(t.at) and word in (*SECTIONS, "then") and not written_to:
         return False
-    only_a_name = "NAME" in t.expected and not t.expected >= VALUE and word not in CLAUSES
+    before = t.before()
+    first = before is not None and (before.text in SECTIONS or before.text == ",")  # no clause can stand there
+    only_a_name = "NAME" in t.expected and not t.expected >= VALUE and (first or word not in CLAUSES)
     if not only_a_name and not (written_to and t.line_start(t.at)):
         return False
     what = {"REDUCTION": "a reduction", "WEIGHTING": "a weighting", "FUNCTION": "a function"}
