@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -43,6 +45,32 @@ def test_memory_per_point() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM, *sizes], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) <= 24
+
+
+COMMAND = """
+import resource, sys
+from pathlib import Path
+from weft.cli import main
+assert main(["run", "lloyd", "--data", sys.argv[1], "-D", "k=8", "--layers", "3", "--dtype", "float32",
+             "--format", "npy", "-o", sys.argv[1] + "-out"]) == 0
+status = Path("/proc/self/status")  # its own peak: the other number begins with that of the process that started it
+lines = status.read_text().splitlines() if status.exists() else []
+own = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]
+print((own or [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss])[0] * 1024)
+"""
+
+
+def test_a_run_of_a_mapped_file_with_its_start_takes_24_bytes_a_point(tmp_path: Path) -> None:
+    """The file as it is mapped, 24 bytes a point and 64 MiB, beyond what a run of few points takes."""
+    points, width = 900_000, 16
+    peaks = []
+    for name, many in (("few.npy", 20_000), ("many.npy", points)):
+        np.save(tmp_path / name, np.random.default_rng(0).normal(size=(many, width)).astype(np.float32))
+        command = [sys.executable, "-c", COMMAND, str(tmp_path / name)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stderr
+        peaks.append(int(run.stdout.split()[-1]))
+    assert peaks[1] - peaks[0] <= 4 * points * width + 24 * points + 64 * 2**20
 
 
 def test_numbers_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:

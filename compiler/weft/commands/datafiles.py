@@ -150,7 +150,7 @@ def _read_text(path: Path, shown: str, columns: str | None, header: Header) -> T
 def _read_npy(path: Path, shown: str, columns: str | None) -> Table:
     try:
         # mapping checks the promised shape against the size of the file before anything is allocated
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        loaded = np.load(path, mmap_mode="c", allow_pickle=False)  # may be written to, which the file does not notice
     except (ValueError, EOFError, OverflowError) as error:
         raise InputError(f"{shown} is not a usable .npy file: {printable(str(error))}") from None
     return from_array(shown, loaded, columns)
@@ -191,22 +191,26 @@ def from_array(
         raise InputError(f"{shown} holds values of type {loaded.dtype}; data are real numbers")
     values = loaded.reshape(len(loaded), -1) if loaded.size else loaded.reshape(len(loaded), 1)[:0]
     picked = choose_columns(shown, values.shape[1], names, columns)
-    numbers = np.ascontiguousarray(values[:, picked], dtype=np.float64)
+    chosen = values if picked == list(range(values.shape[1])) else values[:, picked]
+    numbers: NDArray[Any] = np.ascontiguousarray(chosen, dtype=np.float32 if chosen.dtype == np.float32 else np.float64)
     _refuse_infinite(shown, numbers, picked, names)
     return Table(shown, numbers, chosen_names(names, picked))
 
 
-def _refuse_infinite(
-    shown: str, values: NDArray[np.float64], picked: Sequence[int], names: Sequence[str] | None
-) -> None:
-    bad = np.argwhere(~np.isfinite(values))
-    if not len(bad):
+def _refuse_infinite(shown: str, values: NDArray[Any], picked: Sequence[int], names: Sequence[str] | None) -> None:
+    bad: list[tuple[int, int]] = []
+    many = 0
+    for at in range(0, len(values), ROWS_AT_ONCE):
+        found = np.argwhere(~np.isfinite(values[at : at + ROWS_AT_ONCE]))
+        bad += [(at + int(row), int(column)) for row, column in found[:1]]
+        many += len(found)
+    if not bad:
         return
-    row, column = (int(v) for v in bad[0])
+    row, column = bad[0]
     value = values[row, column]
     named = f" ({printable(names[picked[column]])})" if names else ""
     what = "the value is missing (NaN)" if np.isnan(value) else f"{quote(str(value))} is not finite"
-    more = f"; {len(bad)} values of the file are like that" if len(bad) > 1 else ""
+    more = f"; {many} values of the file are like that" if many > 1 else ""
     raise InputError(
         f"{shown} row {row + 1}, column {picked[column] + 1}{named}: {what}; correct it or remove the row{more}"
     )

@@ -30,7 +30,7 @@ class Feeds:
 
     tables: Mapping[str, Table]
     dims: Mapping[str, int]
-    arrays: Mapping[str, Any]  # input -> float64 array (rows,) or (rows, columns)
+    arrays: Mapping[str, Any]  # input -> array (rows,) or (rows, columns)
 
 
 def gather(options: argparse.Namespace, checked: Checked, dims: Mapping[str, int], origin: str = "-D") -> Feeds:

@@ -20,7 +20,7 @@ class Table:
     """The numbers of one data file, and the names of its columns when it has any."""
 
     path: str
-    values: NDArray[np.float64]  # (rows, columns)
+    values: NDArray[np.float64] | NDArray[np.float32]  # (rows, columns); float32 only where the file has it
     names: tuple[str, ...] | None = None
 
 
