@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction as F
 
 import numpy as np
 import pytest
@@ -332,9 +333,11 @@ NOTHING = {
     "1/(index(i) - 2)": r"a\[2\] is undefined: this divides by zero",
     "log(index(i) - 1)": r"a\[1\] is undefined: the logarithm needs a positive number",
     "sqrt(1 - index(i))": r"a\[2\] is undefined: the root needs",
-    "1/(index(i) - 1) else 7": r"a\[1\] is undefined: this divides by zero[\s\S]*`else` does not catch this",
-    "log(2 - index(i)) else 0": r"a\[2\] is undefined: the logarithm needs",
-    "sum[l] argmax[l](1 / (index(l) - 1)) * index(l)": r"a score is undefined",
+    "1/(index(i) - 1) else 1/(index(i) - 1)": r"a\[1\] is undefined: this divides by zero",
+    "sum[l] argmax[l](1 / (index(l) - 1)) * index(l)": r"this divides by zero",
+    "1 / exp(-1000 * index(i)) else 7": r"a\[1\] is too large for float64",
+    "1 / (exp(-1000) * (index(i) - 1)) else 7": r"a\[2\] is too large for float64",
+    "exp(1000 * index(i)) else 7": r"a\[1\] is too large for float64",
     "exp(1000 * index(i))": r"a\[1\] is too large for float64: the exponential overflows",
     "sum[l] exp(400 * index(l) * index(i))": r"for i = 1, l = 2",
     "index(i) / exp(1000 * index(i))": r"the exponential overflows",
@@ -348,6 +351,42 @@ def test_values_that_do_not_exist_are_refused_with_their_place(expression: str, 
         run(f"{POINTS}layer a[i] = {expression} outputs a", {"x": X})
     assert "spec:4:" in str(error.value)
     assert "^" in str(error.value)
+
+
+CAUGHT = {
+    "1/(index(i) - 1) else 7": [7, 1],
+    "log(2 - index(i)) else 9": [0, 9],
+    "sqrt(1 - index(i)) else 9": [0, 9],
+    "exp(1/(index(i) - 1) - 1) + 1 else 7": [7, 2],
+    "(1/(index(i) - 1) else 1/(index(i) - 2)) else 5": [-1, 1],
+    "(1/(index(i) - 1) else 1/(index(i) - 1)) else 5": [5, 1],
+    "sum[l] 1/(index(l) - index(i)) else 3": [3, 3],
+    "sum[l] (1/(index(l) - index(i)) else 3)": [4, 2],
+    "sum[l] 1/(index(l) - index(i)) where l != i else 3": [1, -1],
+    "0 * (1/(index(i) - 1)) else 7": [7, 0],
+    "(1/(index(i) - 1)) - (1/(index(i) - 1)) else 7": [7, 0],
+    "log(exp(-1000) * (index(i) - 1)) else 7": [7, -1000],
+}
+
+
+@pytest.mark.parametrize(("expression", "wanted"), CAUGHT.items(), ids=CAUGHT)
+def test_else_catches_every_value_that_does_not_exist(expression: str, wanted: list[float]) -> None:
+    found = run(f"{POINTS}layer a[i] = {expression} outputs a", {"x": X})["a"].tolist()
+    assert found == pytest.approx(wanted, rel=1e-12)
+
+
+def test_whether_a_vector_is_zero_is_decided_of_its_exact_value() -> None:
+    text = """algorithm t tokens g in one : 1 inputs a[g] : R^d, v[g] : R^d, w[g] : R^d
+    layer u[g] = unit(a[g] - <a[g], v[g]> * v[g]) else w[g] outputs u"""
+    a = [1.6355194667674076, 27.363707756281276, 10.965044132679829]
+    v = [-0.055395855256574575, -0.9268223490767759, -0.37139148142115447]
+    along = sum(F(p) * F(q) for p, q in zip(a, v, strict=True))
+    rest = [F(p) - along * F(q) for p, q in zip(a, v, strict=True)]
+    scaled = [float(r * 10**15) for r in rest]
+    wanted = np.array(scaled) / np.linalg.norm(scaled)
+    fallback = [0.0, 1.0, 0.0]
+    assert run(text, {"a": [a], "v": [v], "w": [fallback]})["u"][0] == pytest.approx(wanted, rel=1e-12)
+    assert run(text, {"a": [[3.0, 0, 0]], "v": [[1.0, 0, 0]], "w": [fallback]})["u"].tolist() == [fallback]
 
 
 def test_what_does_not_count_may_be_undefined() -> None:

@@ -24,28 +24,14 @@ def no_value(evaluator: Evaluator, target: Ref, body: Expr, at: Env) -> Evaluati
     Tokens are counted from one in messages, as `index(i)` counts them.
     """
     node, env = _guilty(evaluator, body, at)
-    nothing = not _seen(evaluator, node, env).defined.all()
-    undefined = nothing or _outside(evaluator, node, env)
+    undefined = not _seen(evaluator, node, env).defined.all()
     reason = _why_undefined(node) if undefined else _why_infinite(node)
     tokens = ",".join(str(at[index] + 1) for index in target.indices)
     what = f"{target.name}[{tokens}]" if tokens else target.name
     state = "undefined" if undefined else "too large for float64"
     label = "" if dict(env) == dict(at) else "for " + ", ".join(f"{i} = {t + 1}" for i, t in sorted(env.items()))
-    fix = "`else` gives a value to use instead" if nothing else "scale the data or the parameters"
-    fix = "`else` does not catch this; keep the number away from there" if undefined and not nothing else fix
+    fix = "`else` gives a value to use instead" if undefined else "scale the data or the parameters"
     return evaluator.world.error(node.span, f"{what} is {state}: {reason}", label, fix)
-
-
-def _outside(evaluator: Evaluator, node: Expr, at: Env) -> bool:
-    """Whether an operation is asked for something that it has no value for."""
-    match node:
-        case Binary(op="/", right=right):
-            return bool((_seen(evaluator, right, at).data == 0).any())
-        case Call(function="log", body=body):
-            return bool((_seen(evaluator, body, at).data <= 0).any())
-        case Call(function="sqrt", body=body):
-            return bool((_seen(evaluator, body, at).data < 0).any())
-    return False
 
 
 def _seen(evaluator: Evaluator, node: Expr, at: Env) -> Table:

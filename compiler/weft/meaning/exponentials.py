@@ -72,7 +72,7 @@ def parts(evaluator: Evaluator, node: Expr, fields: bool = False, sums: bool = F
 
 
 def _ratio(p: Table | None, q: Table | None) -> Table | None:
-    return tables.ratio(p or constant(1.0), q) if q else p
+    return tables.divided(p or constant(1.0), q) if q else p
 
 
 def _joined(a: Table | None, b: Table | None) -> Table | None:
@@ -107,7 +107,7 @@ def _factor(exponent: Table) -> Table:
 def quotient(evaluator: Evaluator, left: Expr, right: Expr) -> Table:
     """left / right; a quotient of two sums over exponentials without forming them."""
     if not (_sums_exponentials(evaluator, left) and _sums_exponentials(evaluator, right)):
-        return tables.ratio(evaluator.table(left), evaluator.table(right))
+        return tables.divided(evaluator.table(left), evaluator.settled(right))
     (p, a), (q, b) = parts(evaluator, left, sums=True), parts(evaluator, right, sums=True)
     ratio = _ratio(p, q) or constant(1.0)
     exponent = _joined(a, b and tables.negated(b))
@@ -166,8 +166,6 @@ def ratio_weights(evaluator: Evaluator, node: Expr, index: str, size: int, count
 def logarithm(evaluator: Evaluator, node: Expr) -> Table:
     """log of an expression; of sums and products of exponentials without forming them."""
     plain, log = parts(evaluator, node)
-    if plain is None:
-        assert log is not None
-        return log
-    found = tables.demanded(tables.applied("log", plain), plain)
-    return tables.added(found, log) if log else found
+    if log is None:
+        return tables.applied("log", evaluator.settled(node))
+    return log if plain is None else tables.added(tables.applied("log", plain), log)

@@ -90,8 +90,11 @@ class Evaluator:
 
     def env(self, axes: Sequence[str], shape: Sequence[int], place: int) -> dict[str, int]:
         """The tokens at a place of a flattened array over `axes`."""
-        at = np.unravel_index(place, tuple(shape))
-        return {axis: int(self.tokens(axis)[position]) for axis, position in zip(axes, at, strict=True)}
+        return self.at(axes, np.unravel_index(place, tuple(shape)))
+
+    def at(self, axes: Sequence[str], place: Sequence[Any]) -> dict[str, int]:
+        """The tokens at a place of an array over `axes`."""
+        return {axis: int(self.tokens(axis)[position]) for axis, position in zip(axes, place, strict=True)}
 
     def once(self, what: str, node: object, compute: Callable[[], Result]) -> Result:
         """The result for a node, computed at the first request. (The node is kept, so that its id stays its own.)"""
@@ -121,10 +124,11 @@ class Evaluator:
             case Call(function="log", body=body):
                 return logarithm(self, body)
             case Call(function="unit", body=body):
-                return tables.unit(self.table(body))
+                return tables.unit(self.settled(body))
+            case Call(function="sqrt", body=body):
+                return tables.applied("sqrt", self.settled(body))
             case Call(function=function, body=body):
-                argument = self.table(body)
-                return tables.demanded(tables.applied(function, argument), argument)
+                return tables.applied(function, self.table(body))
             case Else(body=body, fallback=fallback):
                 return tables.otherwise(self.table(body), self.table(fallback))
             case Neg(body=body):
@@ -144,6 +148,37 @@ class Evaluator:
                 return quotient(self, left, right)
             case Binary(op=op, left=left, right=right):
                 return combine(op, self.table(left), self.table(right))
+
+    def settled(self, node: Expr, computed: Table | None = None) -> Table:
+        """The value of an expression (or as computed), exact where float64 cannot tell on which side of zero it is.
+
+        So the domain of an operation is decided as exact arithmetic on the stored fields has it: whether a divisor is
+        zero, a vector has a direction, a logarithm or a root exists. What is not rational is decided as computed.
+        """
+        table = self.table(node) if computed is None else computed
+        doubt = tables.near_zero(table)
+        if not doubt.any():
+            return table
+        data, error, defined = table.data.copy(), table.error.copy(), table.defined.copy()
+        for place in map(tuple, np.argwhere(doubt).tolist()):
+            try:
+                value = self.exact.value(node, self.at(table.axes, place))
+            except Irrational:
+                data[place], error[place] = self._with_sign(node, self.at(table.axes, place), data[place], error[place])
+                continue
+            defined[place] = value is not None
+            data[place], error[place] = tables.rounded(value or (), data.shape[-1])
+        return Table(table.axes, data, error, defined)
+
+    def _with_sign(self, node: Expr, at: Mapping[str, int], data: Floats, error: Floats) -> tuple[Floats, Floats]:
+        """A number that is not rational, at one place: as computed, if its sign is known not to be another one."""
+        try:
+            sign = self.exact.sign(node, at) if len(data) == 1 else None
+        except Irrational:
+            sign = None
+        if sign is None or sign * data[0] > 0:
+            return data, error
+        return (data * 0.0, error * 0.0) if sign == 0 else (data + np.nan, error + np.inf)  # it has underflowed
 
     def _reference(self, node: Ref) -> Table:
         world = self.world
@@ -225,7 +260,7 @@ def combine(op: str, a: Table, b: Table) -> Table:
             return tables.added(a, tables.negated(b))
         case "*":
             return tables.multiplied(a, b)
-    return tables.ratio(a, b)
+    return tables.divided(a, b)
 
 
 def sign_of_difference(exact: Exact, left: Expr, right: Expr, at: Mapping[str, int]) -> int:

@@ -95,6 +95,42 @@ class Exact:
                 value = self.value(body, at)
                 return None if value is None else _unary(node, value)
 
+    def sign(self, node: Expr, at: Tokens) -> int | None:
+        """The sign of a number that may be no rational, where it follows from those of its parts; else None.
+
+        exp(-10000) * x has the sign of x, although float64 makes zero of it.
+        """
+        try:
+            value = self.value(node, at)
+            return None if value is None or len(value) > 1 else (value[0] > 0) - (value[0] < 0)
+        except Irrational:
+            pass
+        match node:
+            case Call(function="exp") | Weigh(kind="softmax", where=()):
+                return 1
+            case Call(function="sqrt" | "tanh", body=body):
+                return self.sign(body, at)
+            case Neg(body=body):
+                found = self.sign(body, at)
+                return None if found is None else -found
+            case Power(base=base, exponent=exponent):
+                found = self.sign(base, at)
+                return None if found is None else found**exponent
+            case Binary(op="*" | "/", left=left, right=right):
+                signs = self.sign(left, at), self.sign(right, at)
+                return None if None in signs else signs[0] * signs[1]  # type: ignore[operator]
+            case Binary(op=op, left=left, right=right):
+                other = self.sign(right, at)
+                return _sign_of_sum([self.sign(left, at), other if op == "+" or other is None else -other])
+            case Reduce(kind="sum", weighted=None, by=None, index=index, where=where, body=body):
+                keys = self._eligible(index, where, at)
+                return None if keys is None else _sign_of_sum([self.sign(body, {**at, index: key}) for key in keys])
+            case Ref(name=name) if name in self.world.checked.lets:
+                let = self.world.checked.lets[name]
+                own = zip(let.target.indices, node.indices, strict=True)
+                return self.sign(let.body, {index: at[given] for index, given in own if given in at})
+        return None
+
     def _reference(self, node: Ref, at: Tokens) -> Value:
         world = self.world
         if node.name in world.checked.lets:
@@ -273,7 +309,7 @@ def _combined(op: str, a: Value, b: Value) -> Value:
     if a is None or b is None:
         return None
     if op == "/" and b[0] == 0:
-        raise Irrational  # no value at all, and none that `else` would replace
+        return None
     width = max(len(a), len(b))
     pairs = zip(a * (width // len(a)), b * (width // len(b)), strict=True)
     match op:
@@ -284,6 +320,14 @@ def _combined(op: str, a: Value, b: Value) -> Value:
         case "*":
             return tuple(x * y for x, y in pairs)
     return tuple(x / y for x, y in pairs)
+
+
+def _sign_of_sum(signs: Sequence[int | None]) -> int | None:
+    """The sign of a sum of numbers with these signs, where it follows from them."""
+    known = [sign for sign in signs if sign is not None]
+    if len(known) < len(signs) or (1 in known and -1 in known):
+        return None
+    return sum(set(known))
 
 
 def _inner(a: Value, b: Value) -> Value:
@@ -301,4 +345,10 @@ def _unary(node: Neg | Square | Norm | Call, value: tuple[Fraction, ...]) -> Val
             return (abs(value[0]),)
         case Call(function="relu"):
             return tuple(max(v, Fraction(0)) for v in value)
+        case Call(function="unit") if not any(value):
+            return None
+        case Call(function="log") if value[0] <= 0:
+            return None
+        case Call(function="sqrt") if value[0] < 0:
+            return None
     raise Irrational

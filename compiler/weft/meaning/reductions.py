@@ -7,6 +7,7 @@ sum, rounded, divided by their count: whether it is written `mean ... where`, `m
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +50,8 @@ def reduce(evaluator: Evaluator, node: Reduce) -> Table:
         numerator = weight if numerator is None else tables.multiplied(numerator, weight)
     if node.kind == "mean":
         mass = summed(weight, index, size, counted)
+        if node.weighted is not None:
+            mass = evaluator.settled(replace(node, kind="sum", body=node.weighted, weighted=None), mass)
         divisor = mass if divisor is None else tables.multiplied(divisor, mass)
     return _total(numerator, body, index, size, counted, divisor)
 
@@ -84,8 +87,8 @@ def split(evaluator: Evaluator, node: Expr, index: str) -> tuple[Weights, Table]
         case Binary(op=("*" | "/") as op, left=left, right=right):
             found = split(evaluator, left, index)
             if found:
-                other = evaluator.table(right)
-                rest = tables.multiplied(found[1], other) if op == "*" else tables.ratio(found[1], other)
+                other = evaluator.settled(right) if op == "/" else evaluator.table(right)
+                rest = tables.multiplied(found[1], other) if op == "*" else tables.divided(found[1], other)
                 return found[0], rest
             found = split(evaluator, right, index) if op == "*" else None
             return found and (found[0], tables.multiplied(evaluator.table(left), found[1]))

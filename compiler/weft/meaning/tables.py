@@ -4,14 +4,15 @@ A table has one axis per index variable, in any order, and a last axis for the c
 a number), so that numbers and vectors follow the same rules. `error` bounds the distance between `data`, computed in
 float64, and the value in exact arithmetic on the same stored fields; decisions rest on it. `defined` marks where there
 is a value at all; where there is none, an infinite error says that exact arithmetic might find one. A value too large
-for float64 becomes NaN with infinite error, and stays so: nothing hides it. The same holds for what an operation has
-no value for (a quotient by zero, the logarithm of zero): `else` is for what there is nothing of, not for mistakes.
+for float64 becomes NaN with infinite error, and stays so: nothing hides it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,23 @@ def taken(table: Table, axis: str, tokens: NDArray[np.intp]) -> Table:
     return Table(table.axes, data, error, np.take(table.defined, tokens, axis=at))
 
 
+# ---- zero ------------------------------------------------------------------------------------------------------------
+
+
+def near_zero(table: Table) -> Bools:
+    """Where float64 cannot tell whether a number is zero, or whether a vector is the zero vector; shape (*tokens,)."""
+    with np.errstate(all="ignore"):
+        inside = np.abs(table.data) <= table.error
+    return np.asarray(inside.all(axis=-1) & (table.error > 0).any(axis=-1) & table.defined[..., 0])
+
+
+def rounded(value: Sequence[Fraction], width: int) -> tuple[Floats, Floats]:
+    """An exact value, numbers spread over the width, and the error of rounding it. What is not zero stays so."""
+    found = [float(v) or math.copysign(TINY, v) if v else 0.0 for v in value] or [0.0]
+    data = np.array(found * (width // len(found)))
+    return data, ROUND * np.abs(data) + np.where(np.abs(data) <= TINY, np.abs(data), 0.0)
+
+
 # ---- arithmetic ------------------------------------------------------------------------------------------------------
 
 
@@ -151,11 +169,6 @@ def divided(a: Table, b: Table) -> Table:
         nonzero = every_coordinate(b.data != 0)
         error = np.where(least > 0, error, np.where((b.data == 0) & (b.error == 0), a.error, np.inf))
         return made(a.axes, np.where(nonzero, data, 0.0), error, a.defined & b.defined & nonzero)
-
-
-def ratio(a: Table, b: Table) -> Table:
-    """The quotient as an operation: by zero there is none, and that is a mistake."""
-    return demanded(divided(a, b), a, b)
 
 
 def power(base: Table, exponent: int) -> Table:
@@ -254,18 +267,6 @@ def applied(function: str, a: Table) -> Table:
         inside = every_coordinate(inside | np.isnan(a.data))
         data = np.where(inside, data, 0.0)
         return made(a.axes, data, error + LIBRARY * np.abs(data), a.defined & inside)
-
-
-def demanded(result: Table, *arguments: Table) -> Table:
-    """The result of an operation on arguments; NaN with infinite error where they have a value and it has none."""
-    result, *given = aligned(result, *arguments)
-    has = np.broadcast_to(True, result.defined.shape)
-    for argument in given:
-        has = has & argument.defined
-    lost = has & ~result.defined
-    shape = np.broadcast_shapes(lost.shape, result.data.shape)
-    data = np.where(lost, np.nan, np.broadcast_to(result.data, shape))
-    return Table(result.axes, data, np.where(lost, np.inf, result.error), result.defined | lost)
 
 
 def otherwise(body: Table, fallback: Table) -> Table:

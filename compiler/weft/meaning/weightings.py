@@ -25,7 +25,7 @@ from weft.meaning.rationals import Irrational
 from weft.meaning.sums import candidates, indicator, only, summed
 from weft.meaning.tables import ROUND, Bools, Table, union
 from weft.meaning.world import free
-from weft.syntax import Binary, Call, Condition, Expr, Neg, Norm, Percent, Square, Weigh, walk
+from weft.syntax import Binary, Call, Condition, Expr, Neg, Norm, Percent, Reduce, Square, Weigh, walk
 
 if TYPE_CHECKING:
     from weft.meaning.expressions import Evaluator
@@ -70,6 +70,9 @@ def _weighed(evaluator: Evaluator, node: Weigh, also: Sequence[Condition]) -> We
             return _sparsemax(tables.added(scores, tables.negated(shift)), index, size, counted)
         numerator = shifted_exp(scores, shift)
     denominator = summed(numerator, index, size, counted)
+    if node.kind == "normalize":
+        mass = Reduce(node.span, "sum", index, node.score, None, None, (*node.where, *also))
+        denominator = evaluator.settled(mass, denominator)
     return Weights(only(numerator, counted), denominator)
 
 
