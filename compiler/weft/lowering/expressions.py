@@ -29,8 +29,9 @@ from weft.lowering.algebra import (
     indices,
     thaw,
 )
+from weft.lowering.heads import Opening
 from weft.lowering.normal import ONE, POSITION, KeySum, MaskRule, Rule, show_form
-from weft.lowering.ratios import Ratios, token_of
+from weft.lowering.ratios import ONE_EACH, Ratios, token_of
 from weft.lowering.reductions import mask_indices
 from weft.lowering.scores import RESCALE
 from weft.lowering.slots import Refused
@@ -97,7 +98,7 @@ class Expressions(Ratios):
                     return left + right
                 if node.op == "-":
                     return left - right
-                return self._times(left, right) if node.op == "*" else self._quotient(left, right, node, context)
+                return self._times(left, right) if node.op == "*" else self._quotient(left, right, node, env, context)
             case ast.Power():
                 base = sub(node.base)
                 return self._square(base) if node.exponent == 2 else self._whole(base).power(node.exponent)
@@ -113,22 +114,34 @@ class Expressions(Ratios):
                 return self._unit(sub(node.body), None, context)
             case ast.Call(function="sqrt", body=ast.Square(body=root)):
                 return self._poly(ast.Norm(node.span, root), env, context)
+            case ast.Call(function="log" | "sqrt" as name) if self.guarded and not self._within_domain(
+                name, node.body, env
+            ):
+                return self._apply(name, self.within(name, sub(node.body), context), context)
             case ast.Call():
                 return self._apply(node.function, sub(node.body), context)
             case ast.Else():
                 if isinstance(node.body, ast.Call) and node.body.function == "unit":
-                    before = len(self.opened)
-                    inside = sub(node.body.body)  # where it is undefined, 0 will do: that has no direction either
-                    inside = self.otherwise(inside, Poly(), self.opened[before:])
+                    inside, opened = self._guarded(node.body.body, env, context)
+                    inside = self.otherwise(inside, Poly(), opened)  # where it is undefined: 0 has no direction either
                     return self._unit(inside, sub(node.fallback), context)
-                before = len(self.opened)
-                body = sub(node.body)
-                return self.otherwise(body, sub(node.fallback), self.opened[before:])
+                body, opened = self._guarded(node.body, env, context)
+                return self.otherwise(body, sub(node.fallback), opened)
             case ast.Reduce():
                 return self._reduce(node, env, context)
             case ast.Weigh():
                 return self._weigh(node, env, context)
         raise Refused("a percentage only makes sense as the second argument of lowest or highest")
+
+    def _guarded(self, node: ast.Expr, env: Env, context: str) -> tuple[Poly, list[Opening]]:
+        """What stands before an `else`, and what may leave it without a value; 0 is computed there."""
+        before, outer, self.guarded = len(self.opened), self.guarded, True
+        try:
+            body = self.poly(node, env, context)
+            return body, self.opened[before:]
+        finally:
+            self.guarded = outer
+            del self.opened[before:]
 
     def _times(self, left: Poly, right: Poly) -> Poly:
         if left.is_const or right.is_const:
@@ -137,9 +150,10 @@ class Expressions(Ratios):
             return self._square(left)
         return self._factor(left) * self._factor(right)
 
-    def _quotient(self, left: Poly, right: Poly, node: ast.Binary, context: str) -> Poly:
+    def _quotient(self, left: Poly, right: Poly, node: ast.Binary, env: Env, context: str) -> Poly:
         try:
-            return self.divide(left if right.is_const else self._factor(left), right, context)
+            known = type_of(self.checked, node.right, frozenset(env)).positive
+            return self.divide(left if right.is_const else self._factor(left), right, context, known)
         except Refused as refused:
             refused.span = refused.span or node.right.span
             raise
@@ -304,6 +318,7 @@ class Expressions(Ratios):
 
     def _weigh(self, node: ast.Weigh, env: Env, context: str) -> Poly:
         k = env.get(node.index, node.index)
+        before = len(self.opened)
         masks = self._masks(node.where, env, context)
         outer, self.deciding = self.deciding, self.deciding or node.kind in DECIDING
         p = self.poly(self._ranked(node), env, context)
@@ -318,7 +333,8 @@ class Expressions(Ratios):
             )
         rule = self._rule_of(node, -p if node.kind in ("argmin", "lowest") else p, masks, env, (q, k))
         self.spans.setdefault(rule, node.span)
-        self.open_rule(rule)
+        self.over_keys(before, k, masks, q)
+        self.open_rule(rule, q, k)
         return Poly.atom(Weight(rule, q, k))
 
     def _ranked(self, node: ast.Weigh) -> ast.Expr:
@@ -335,7 +351,7 @@ class Expressions(Ratios):
                 return ast.Square(span, body)
             case ast.Call(function="exp" | "tanh", body=body):
                 return self._argument(body)
-            case ast.Call(function="sqrt" | "log", body=body) if self._within_domain(score.function, body):
+            case ast.Call(function="sqrt" | "log", body=body) if self._within_domain(score.function, body, None):
                 return self._argument(body)
             case ast.Neg(span, body):
                 inside = self._argument(body)
@@ -349,9 +365,9 @@ class Expressions(Ratios):
                 return inside if factor > 0 else ast.Neg(span, inside)
         return score
 
-    def _within_domain(self, function: str, body: ast.Expr) -> bool:
+    def _within_domain(self, function: str, body: ast.Expr, env: Env | None) -> bool:
         """Whether log or sqrt of an expression always has a value."""
-        kind = type_of(self.checked, body, frozenset(self.checked.index))
+        kind = type_of(self.checked, body, frozenset(self.checked.index if env is None else env))
         return kind.positive if function == "log" else kind.nonnegative
 
     def _rule_of(self, node: ast.Weigh, p: Poly, masks: tuple[MaskRule, ...], env: Env, pair: tuple[str, str]) -> Rule:
@@ -433,23 +449,27 @@ class Expressions(Ratios):
 
     def _reduce(self, node: ast.Reduce, env: Env, context: str) -> Poly:
         k, env = self.fresh(node.index, env, context)
+        before = len(self.opened)
         masks = self._masks(node.where, env, context)
         body = self.poly(node.body, env, context)
+        weights = Poly.const(1) if node.weighted is None else self.poly(node.weighted, env, context)
+        if node.by is None:
+            self.over_keys(before, k, masks, context, body, weights)
+        elif len(self.opened) > before and self.guarded:
+            raise Refused("this `else` covers several things that can be undefined", ONE_EACH, code="L303")
         if node.kind in ("max", "min", "logsumexp"):
             return self._extreme(node.kind, body, k, masks, context)
         body = self._summand(body, k)
         if node.by is not None:
             return self.sum_over(body * self._weigh(node.by, env, context), k, context, masks)
         if node.kind == "sum":
-            if node.weighted is not None:
-                body = body * self.poly(node.weighted, env, context)
-            return self.sum_over(body, k, context, masks)
+            return self.sum_over(body * weights, k, context, masks)
         if node.weighted is None and not masks and self._is_pair(body):
             return self.sum_over(body, k, context) * self._one_over(k)
-        weights = Poly.const(1) if node.weighted is None else self.poly(node.weighted, env, context)
         q = self.query_of(body.indices | weights.indices | mask_indices(masks), k, context, "this mean")
         rule = self._normalize(weights, masks, q, k)
         self.spans.setdefault(rule, node.span)
+        self.open_rule(rule, q, k)
         return self.sum_over(body * Poly.atom(Weight(rule, q, k)), k, context)
 
     def _summand(self, p: Poly, k: str) -> Poly:

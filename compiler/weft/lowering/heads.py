@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from weft.lowering.algebra import (
     Atom,
@@ -57,6 +57,10 @@ def shift_slot(source: str) -> str:
 BELONGS = "only softmax and normalize without `where` can be stored on the other token; use it inside a sum instead"
 
 
+Opening: TypeAlias = tuple[Rule, str, str] | Poly
+"""What may be undefined: a rule with its query and key, or a number that is 1 where there is a value and else 0."""
+
+
 class Heads(Members):
     """Heads of the step being lowered."""
 
@@ -64,8 +68,8 @@ class Heads(Members):
     landed: dict[int, str]  # total -> the slot its head writes
     heads: dict[tuple[str, str, Rule, int], NormalHead]
     spans: dict[Rule, Span]  # where a rule came from, for messages
-    opened: list[Rule]  # rules that may leave a query without weight, in order of appearance
-    caught: set[Rule]  # those that an `else` has seen
+    opened: list[Opening]  # what may leave the expression being lowered without a value
+    guarded: bool  # whether an `else` stands around it: then 0 is computed where there is no value
     scratch: int
     spaces: Spaces
     deciding: bool  # inside a score or condition that decides
@@ -77,7 +81,7 @@ class Heads(Members):
         """The polynomial that stands for a sum over keys."""
         self.sums.append(s)
         self.spans.setdefault(s.rule, self.span)
-        self.open_rule(s.rule)
+        self.open_rule(s.rule, s.query, s.key)
         return Poly.atom(Total(len(self.sums) - 1, s.query, s.width))
 
     def positive(self, p: Poly) -> bool:
@@ -90,10 +94,10 @@ class Heads(Members):
 
         return bool(p.terms) and all(c > 0 and not v and all(sure(a) for a, _ in s) for (s, v), c in p.terms.items())
 
-    def open_rule(self, rule: Rule) -> None:
+    def open_rule(self, rule: Rule, query: str, key: str) -> None:
         """Notes a rule that may leave a query without weight: some `else` has to see it."""
         if rule.partial and (rule.masks or not self.positive(thaw(rule.score))):
-            self.opened.append(rule)
+            self.opened.append((rule, query, key))
 
     def finalise(self, p: Poly, only: str | None = None) -> Poly:
         """Replaces pending sums by the slots their heads write (only those that land on token `only`, if given)."""
@@ -130,6 +134,8 @@ class Heads(Members):
         if a.id in self.landed:
             return self.landed[a.id]
         s = self.sums[a.id]
+        if self.guarded and s.rule.partial:
+            s = replace(s, rule=s.rule.with_last())
         stream, keys = self.stream(s.query), self.stream(s.key)
         own = self.linear(thaw(s.own), s.query)
         is_number = s.rule.kind in ("lse", "max")

@@ -88,7 +88,7 @@ class Lowering(Expressions):
         self.shifted, self.bounded, self.spaces, self.deciding = {}, {}, Spaces(checked), False
         self.algorithm = algorithm
         self.sums, self.landed, self.heads, self.spans, self.scratch = [], {}, {}, {}, 0
-        self.opened, self.caught = [], set()
+        self.opened, self.guarded = [], False
         self.problems: list[Diagnostic] = []
         for f in checked.fields.values():
             if f.columns is not None:

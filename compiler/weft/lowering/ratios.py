@@ -12,13 +12,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 from weft.lowering.algebra import Dot, Number, Poly, Scalars, Size, Total, Weight, indices, monomial, thaw
-from weft.lowering.normal import KeySum, Rule
+from weft.lowering.heads import Opening
+from weft.lowering.normal import Form, KeySum, MaskRule, Rule, show_form
 from weft.lowering.reductions import STORE_FIRST, Reductions, said
 from weft.lowering.slots import Refused
 
 ONE_EACH = "give each its own `else`, in parentheses"
 VECTORS = "it lowers with a vector per token in place of the pair field: f[i] : R^k instead of f[i,j]"
-HIDDEN = "it is inside a score, or its value cancels or is always 0; give it an `else` of its own, in parentheses"
 
 
 def token_of(p: Poly, context: str) -> str:
@@ -38,28 +38,73 @@ def token_of(p: Poly, context: str) -> str:
 class Ratios(Reductions):
     """Quotients and fallbacks."""
 
-    def divide(self, x: Poly, y: Poly, context: str) -> Poly:
-        """x / y."""
+    def divide(self, x: Poly, y: Poly, context: str, nonzero: bool = False) -> Poly:
+        """x / y; `nonzero`: whether y is known not to be 0."""
         if y.is_const:
             if not y.constant:
                 raise Refused("division by zero", code="L302")
             return x.scale(1 / y.constant)
-        if not x.terms:
+        if not x.terms and not self.guarded:
             raise Refused("this is always 0, or a division by zero", "write 0", code="L302")
-        head = self._normalised(x, y)
+        head = self._normalised(x, y) if x.terms else None
         if head is not None:
             return head
         single = y.single
-        if single and not single[1]:  # one monomial: negative powers, which may cancel later
+        if single and not single[1]:  # one monomial: negative powers, which may cancel if they are not 0
             scalars, _, c = single
             if all(isinstance(a, Number | Size | Dot | Total) and len(indices(a)) <= 1 for a, _ in scalars):
-                down = monomial((self.plain(a) if isinstance(a, Total) else a, -n) for a, n in scalars)
-                return x * Poly.term(down, 1 / c)
-        if len(y.indices) == 2:
+                out = x.scale(1 / c)
+                for a, n in scalars:
+                    atom = Poly.atom(self.plain(a) if isinstance(a, Total) else a)
+                    if nonzero or self.positive(atom):
+                        out = out * Poly.term(monomial([(next(iter(atom.atoms)), -n)]))
+                    else:
+                        out = out * self._reciprocal(atom, context).power(n)
+                return out
+        if len(y.indices) == 2 and not (self.guarded and not nonzero):
             return x * self.tabulate(y, "reciprocal")
+        return x * self._reciprocal(y, context, nonzero)
+
+    def _reciprocal(self, y: Poly, context: str, nonzero: bool = False) -> Poly:
+        """1 / y of one token; before an `else`, of 1 where y is 0."""
+        if self.guarded and not nonzero:
+            there = self._bit(self._sign(y, context), "square")
+            self.opened.append(there)
+            y = y + Poly.const(1) - there
         i = token_of(y, context)
-        slot = self.function(self.stream(i), "reciprocal", self.linear(y, i))
-        return x * Poly.atom(Number(slot, i))
+        return Poly.atom(Number(self.function(self.stream(i), "reciprocal", self.linear(y, i)), i))
+
+    def within(self, function: str, p: Poly, context: str) -> Poly:
+        """What log or sqrt is taken of, before an `else`: p, or 1 and 0 where p is outside the domain."""
+        sign = self._sign(p, context)
+        i = token_of(sign, context)
+        kept = Poly.atom(Number(self.function(self.stream(i), "relu", self.linear(p, i)), i))
+        if function == "sqrt":
+            self.opened.append(Poly.const(1) - self._bit(-sign, "relu"))
+            return kept
+        there = self._bit(sign, "relu")
+        self.opened.append(there)
+        return kept + Poly.const(1) - there
+
+    def _sign(self, p: Poly, context: str) -> Poly:
+        """-1, 0 or 1 as a slot of one token: the direction of a vector of one number. Zero is decided exactly."""
+        if len(p.indices) > 1:
+            pair = ", ".join(self.in_order(p.indices))
+            message = f"this `else` belongs to a pair of tokens ({pair}); attention knows it per token"
+            raise Refused(message, VECTORS, code="L303")
+        i = token_of(p, context)
+        form = self.linear(p, i)
+        slot = self.derive(self.stream(i), f"sign({show_form(form)})", "unit", 1, form=form, fallback={})
+        return Poly.atom(Number(slot, i))
+
+    def _bit(self, sign: Poly, how: str) -> Poly:
+        """0 or 1 of a sign: its square, or its positive part."""
+        (i,) = sign.indices
+        if how == "relu":
+            return Poly.atom(Number(self.function(self.stream(i), "relu", self.linear(sign, i)), i))
+        ((slot, _),) = self.linear(sign, i).items()
+        made = self.derive(self.stream(i), f"{slot}^2", "product", 1, a=slot, b=slot)
+        return Poly.atom(Number(made, i))
 
     def _normalised(self, x: Poly, y: Poly) -> Poly | None:
         """The ratio of two sums with the same weights as one normalised head, if it is that."""
@@ -126,8 +171,52 @@ class Ratios(Reductions):
 
     # ---- else
 
-    def otherwise(self, p: Poly, fallback: Poly, opened: Sequence[Rule] = ()) -> Poly:
-        """p else fallback; `opened` are the rules of p that may leave a query without weight."""
+    def over_keys(
+        self,
+        before: int,
+        k: str,
+        masks: tuple[MaskRule, ...],
+        context: str,
+        body: Poly | None = None,
+        weights: Poly | None = None,
+    ) -> None:
+        """Turns what was noted about the keys of a sum, mean or weighting over k into what holds of its query.
+
+        A sum has a value where all its keys that count have one: where none of them is without.
+        """
+        noted = self.opened[before:]
+        rules = [a.rule for a in (body or Poly()).atoms if isinstance(a, Weight) and a.key == k]
+        own = [o for o in noted if isinstance(o, tuple) and o[0] in rules]
+        noted = [o for o in noted if o not in own]
+        if not self.guarded or not noted:
+            return
+        del self.opened[before:]
+        self.opened += own
+        for rule in rules:
+            assert isinstance(rule, Rule)
+            if rule.kind != "softmax":
+                raise Refused("this `else` covers several things that can be undefined", ONE_EACH, code="L303")
+            masks = (*masks, *rule.masks)
+        if weights is not None and not weights.is_const:
+            masks = (*masks, MaskRule(weights.frozen))
+        for opening in noted:
+            there = self._there(opening)
+            if k not in there.indices and not masks:
+                self.opened.append(opening)
+                continue
+            lost = self.sum_over(Poly.const(1) - there, k, context, masks)
+            self.opened.append(Poly.const(1) - self._bit(self._sign(lost, context), "square"))
+
+    def _there(self, opening: Opening) -> Poly:
+        """1 where something has a value, 0 where it has none."""
+        if isinstance(opening, Poly):
+            return opening
+        rule, query, key = opening
+        weighs = replace(rule, kind="softmax") if rule.kind in ("lse", "max") else rule
+        return self.total(KeySum(query, key, weighs.with_last()))
+
+    def otherwise(self, p: Poly, fallback: Poly, opened: Sequence[Opening] = ()) -> Poly:
+        """p else fallback; `opened` is what may leave p without a value."""
         open_totals = [a for a in sorted(p.atoms, key=repr) if isinstance(a, Total) and self.sums[a.id].rule.partial]
         nested = [
             v
@@ -142,12 +231,8 @@ class Ratios(Reductions):
             if isinstance(a, Weight) and isinstance(a.rule, Rule) and a.rule.partial
         ]
         seen = {self.sums[a.id].rule for a in (*open_totals, *nested)} | {a.rule for a in stored}
-        for rule in opened:
-            if rule not in seen and rule not in self.caught:
-                refused = Refused("this may be undefined, and the `else` after it cannot tell", HIDDEN, code="L303")
-                refused.span = self.spans.get(rule)
-                raise refused
-        self.caught |= {rule for rule in seen if isinstance(rule, Rule)}
+        if any(isinstance(o, Poly) or o[0] not in seen for o in opened):
+            return self._select(p, fallback, opened, [*open_totals, *nested])
         if stored:
             return self._stored_else(p, fallback, stored, bool(open_totals or nested))
         if not open_totals and not nested:
@@ -163,7 +248,7 @@ class Ratios(Reductions):
             and set(rest.atoms) <= set(fallback.atoms)  # else rest + (fallback - rest) would round off what it cancels
         )
         if not linear or any(r.kind in ("lse", "max") and len(open_totals) > 1 for r in rules):
-            return self._select(p, fallback, [*open_totals, *nested])
+            return self._select(p, fallback, opened, [*open_totals, *nested])
         out = rest
         for n, (m, a) in enumerate(own.items()):
             s, c = self.sums[a.id], p.terms[m]
@@ -184,19 +269,13 @@ class Ratios(Reductions):
         kept = Poly.atom(Weight(rule, weight.query, weight.key)).scale(p.terms[alone])
         return kept + rest + (fallback - rest) * empty
 
-    def _select(self, p: Poly, fallback: Poly, partial: list[Total]) -> Poly:
-        """The general case: a flag says whether every head had an eligible key, and a feed-forward selects."""
-        swapped: dict[Total, Poly] = {}
+    def _select(self, p: Poly, fallback: Poly, opened: Sequence[Opening], partial: list[Total]) -> Poly:
+        """The general case: a flag says whether everything has a value, and a feed-forward selects."""
+        swapped = {a: self.total(replace(s, rule=s.rule.with_last())) for a in partial if (s := self.sums[a.id])}
         flag = Poly.const(1)
-        seen: set[tuple[str, str, Rule]] = set()
-        for a in partial:
-            s = self.sums[a.id]
-            rule = s.rule.with_last()
-            swapped[a] = self.total(replace(s, rule=rule))
-            if (s.query, s.key, rule) not in seen:
-                seen.add((s.query, s.key, rule))
-                weighs = rule if rule.kind not in ("lse", "max") else replace(rule, kind="softmax")
-                flag = flag * self.total(KeySum(s.query, s.key, weighs))
+        totals = [(s.rule, s.query, s.key) for a in partial if (s := self.sums[a.id])]
+        for opening in dict.fromkeys(o if isinstance(o, tuple) else o.frozen for o in (*opened, *totals)):
+            flag = flag * self._there(opening if _is_rule(opening) else thaw(opening))  # type: ignore[arg-type]
 
         def swap(a: object) -> Poly | None:
             if isinstance(a, Dot):
@@ -205,22 +284,42 @@ class Ratios(Reductions):
                 if left is None and right is None:
                     return None
                 return (left or Poly.atom(a.left)).dot(right or Poly.atom(a.right))
+            if isinstance(a, Weight) and isinstance(a.rule, Rule) and a.rule.partial:
+                return Poly.atom(replace(a, rule=a.rule.with_last()))
             return swapped.get(a) if isinstance(a, Total) else None
 
         p = p.replace(swap)
         ids = p.indices | fallback.indices | flag.indices
-        if len(ids) != 1 and len(partial) == 1:
-            pair = ", ".join(sorted(ids))
-            raise Refused(
-                f"this `else` belongs to a pair of tokens ({pair}); attention knows it per token", VECTORS, code="L303"
-            )
+        if len(ids) == 2 and len(flag.indices) == 1:
+            return self._select_rows(p, fallback, flag, ids)
         if len(ids) != 1:
-            raise Refused("this `else` covers several things that can be undefined", ONE_EACH, code="L303")
+            pair = ", ".join(self.in_order(ids))
+            message = f"this `else` belongs to a pair of tokens ({pair}); attention knows it per token"
+            raise Refused(message, VECTORS, code="L303")
         (i,) = ids
-        stream = self.stream(i)
-        ((flag_slot, _),) = self.linear(flag, i).items()
-        form, other = self.linear(p, i), self.linear(fallback, i)
         width = max(p.width, fallback.width)
-        name = f"select({flag_slot}, {len(self.step.local)})"
-        slot = self.derive(stream, name, "select", max(1, width), form=form, fallback=other, flag=flag_slot)
+        slot = self._selected(i, self.linear(p, i), self.linear(fallback, i), flag, max(1, width))
         return self.slot_poly(slot, i, width)
+
+    def _select_rows(self, p: Poly, fallback: Poly, flag: Poly, ids: frozenset[str]) -> Poly:
+        """The same of a pair of tokens, where the flag is of one of them and the set of the other one is fixed."""
+        (i,) = flag.indices
+        (j,) = ids - {i}
+        size = self.tokens(j)
+        if size is None or p.width or fallback.width:
+            pair = ", ".join(self.in_order(ids))
+            message = f"this `else` belongs to a pair of tokens ({pair}); attention knows it per token"
+            raise Refused(message, VECTORS, code="L303")
+        form, other = self.linear(self.rows(p, i, j), i), self.linear(self.rows(fallback, i, j), i)
+        return self.row(self._selected(i, form, other, flag, size), i, j)
+
+    def _selected(self, i: str, form: Form, other: Form, flag: Poly, width: int) -> str:
+        stream, flags = self.stream(i), self.linear(flag, i)
+        single = list(flags.values()) == [1]
+        flag_slot = next(iter(flags)) if single else self.function(stream, "copy", flags)
+        name = f"select({flag_slot}, {len(self.step.local)})"
+        return self.derive(stream, name, "select", width, form=form, fallback=other, flag=flag_slot)
+
+
+def _is_rule(opening: object) -> bool:
+    return isinstance(opening, tuple) and len(opening) == 3 and isinstance(opening[0], Rule)
