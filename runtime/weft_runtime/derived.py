@@ -100,8 +100,8 @@ class Upkeep:
         reason = next((fault for fault in inherited if fault is not None), None)
         if reason is None:
             try:
-                zero_test = self.zero_test(problem.z[name], self.exact(problem), ffn)
-                problem.z[name], zero = tokenwise.apply(ffn, self.weights, problem.z[name], zero_test)
+                direction = self.direction(problem.z[name], self.exact(problem), ffn)
+                problem.z[name], zero = tokenwise.apply(ffn, self.weights, problem.z[name], direction)
                 problem.zeros[name, *ffn.writes] = zero
                 return
             except RunError as error:
@@ -138,19 +138,19 @@ class Upkeep:
         stream = self.streams[ffn.stream]
         return bool(ffn.writes) and all(stream.slot(slot).role == "derived" for slot in ffn.writes)
 
-    def zero_test(self, z: Tensor, exact: Exact, ffn: FFN) -> tokenwise.Zero:
-        """Asks exactly whether a norm of these rows divides by zero."""
+    def direction(self, z: Tensor, exact: Exact, ffn: FFN) -> tokenwise.Direction:
+        """Asks exactly what a norm of these rows divides by its length; what is not rational is taken as computed."""
 
-        def is_zero(token: int) -> bool:
+        def found(token: int) -> list[float] | None:
             try:
-                return exact.is_zero(ffn, token)
+                return exact.direction(ffn, token)
             except NotRational:
                 row = z[token : token + 1].detach()
                 radius = self.weights.radius(row, self.coordinates.radius(ffn.stream, row), ffn.a)
                 known = radius if self.coordinates.blurred else torch.zeros_like(radius)
-                return bool((self.weights.linear(row, ffn.a).abs() <= known).all())
+                return tokenwise.computed(ffn, self.weights, row, known)
 
-        return is_zero
+        return found
 
     def demand(self, problem: Problem, sublayers: tuple[Sublayer, ...]) -> None:
         """Refuses to run sub-layers that read a derived slot without a value (the logarithm of zero, say)."""

@@ -178,9 +178,14 @@ class Exact:
             return a
         raise NotRational(ffn.function)
 
-    def is_zero(self, ffn: FFN, token: int) -> bool:
-        """Whether the vector that a norm divides by its length is exactly zero."""
-        return _vanishes(ffn, self.features(self.level, ffn.stream, token, ffn.a))
+    def direction(self, ffn: FFN, token: int) -> list[float] | None:
+        """The vector that a norm divides by its length, its largest entry made 1; None where it is exactly zero."""
+        a = self.features(self.level, ffn.stream, token, ffn.a)
+        if _vanishes(ffn, a):
+            return None
+        mean = sum(a, Fraction(0)) / len(a) if ffn.function == "layer" else Fraction(0)
+        largest = max(abs(x - mean) for x in a)
+        return [float((x - mean) / largest) for x in a]
 
     # ------------------------------------------------------------------ heads
     def score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:

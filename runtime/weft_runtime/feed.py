@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -74,18 +74,18 @@ def _scaled(plan: FFNPlan, residual: Residual, tensors: Mapping[str, Tensor]) ->
 def apply_rows(lens: FFNLens, residual: Residual, exact: Exact, rows: Rows) -> tuple[Tensor, Tensor]:
     """The written columns of these rows, and which rows a norm found to be zero."""
     z = lens.lens.read(residual, rows)
-    return tokenwise.apply(lens.ffn, lens.weights, z, _zero_test(lens, z, exact, rows))
+    return tokenwise.apply(lens.ffn, lens.weights, z, _direction(lens, z, exact, rows))
 
 
-def _zero_test(lens: FFNLens, z: Tensor, exact: Exact, rows: Rows) -> Callable[[int], bool]:
-    def is_zero(row: int) -> bool:
+def _direction(lens: FFNLens, z: Tensor, exact: Exact, rows: Rows) -> tokenwise.Direction:
+    def direction(row: int) -> list[float] | None:
         token = (rows.start or 0) + row if isinstance(rows, slice) else int(rows[row])
         try:
-            return exact.is_zero(lens.source, token)
+            return exact.direction(lens.source, token)
         except NotRational:
-            return bool((lens.weights.linear(z[row : row + 1], "a") == 0).all())
+            return tokenwise.computed(lens.ffn, lens.weights, z[row : row + 1])
 
-    return is_zero
+    return direction
 
 
 def derived_radius(lens: FFNLens, residual: Residual, exact: Exact, slot: str) -> Tensor:

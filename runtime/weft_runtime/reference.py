@@ -134,9 +134,9 @@ class Reference:
             if self.upkeep.inherits(problem, ffn):
                 continue
             z = problem.z[ffn.stream]
-            zero_test = self.upkeep.zero_test(z, problem.exact, ffn)
+            direction = self.upkeep.direction(z, problem.exact, ffn)
             try:
-                problem.z[ffn.stream], zero = tokenwise.apply(ffn, self.weights, z, zero_test)
+                problem.z[ffn.stream], zero = tokenwise.apply(ffn, self.weights, z, direction)
             except RunError as error:
                 self.upkeep.excuse(error, problem, ffn, later)
                 continue

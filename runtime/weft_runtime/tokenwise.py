@@ -17,7 +17,8 @@ NEAR_ZERO = 2.0**-20  # a vector this short beside the terms it is the sum of ma
 
 NORMS = frozenset({"unit", "layer"})
 
-Zero = Callable[[int], bool]  # whether the vector that `unit` reads is exactly zero for this token
+Direction = Callable[[int], "list[float] | None"]
+"""The exact vector that `unit` reads for this token, times a positive number; None where it is the zero vector."""
 
 _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "reciprocal": torch.reciprocal,
@@ -41,7 +42,7 @@ _REASONS = {
 }
 
 
-def apply(ffn: FFN, weights: Weights, z: Tensor, is_zero: Zero) -> tuple[Tensor, Tensor]:
+def apply(ffn: FFN, weights: Weights, z: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
     """The residual after the feed-forward, and for `unit` which rows were zero."""
     a = weights.linear(z, ffn.a)
     b = None if ffn.b is None else weights.linear(z, ffn.b)
@@ -54,7 +55,7 @@ def apply(ffn: FFN, weights: Weights, z: Tensor, is_zero: Zero) -> tuple[Tensor,
         hidden = torch.where(b[:, -1:] > 0.5, a, b[:, :-1])
     elif ffn.function in NORMS:
         a = a if ffn.function == "unit" else _centred(a)
-        zero = _zero_rows(ffn, weights, z, a, is_zero)
+        a, zero = _settled(ffn, weights, z, a, direction)
         hidden = _unit(a, b, zero)
     else:
         hidden = _FUNCTIONS[ffn.function](a)
@@ -62,14 +63,26 @@ def apply(ffn: FFN, weights: Weights, z: Tensor, is_zero: Zero) -> tuple[Tensor,
     return weights.linear(z, ffn.carry) + weights.linear(hidden, ffn.out), zero
 
 
-def _zero_rows(ffn: FFN, weights: Weights, z: Tensor, a: Tensor, is_zero: Zero) -> Tensor:
-    """The rows where the vector is zero; those near it are asked exactly, since rounding may hide a zero."""
+def _settled(ffn: FFN, weights: Weights, z: Tensor, a: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
+    """The vectors, those near zero exactly, and which are zero: rounding may hide a zero, and make one."""
     length, terms = a.detach().abs().amax(1), z.detach().abs() @ weights[ffn.a].detach().abs().T
     zero = length == 0
     if not z.is_meta:
         for row in ((length <= NEAR_ZERO * terms.amax(1)) & (terms.amax(1) > 0)).nonzero()[:, 0].tolist():
-            zero[row] = is_zero(row)
-    return zero
+            found = direction(row)
+            zero[row] = found is None
+            if found is not None:
+                exact = torch.tensor(found, dtype=a.dtype, device=a.device)
+                a = torch.where((torch.arange(len(a), device=a.device) == row)[:, None], exact, a)
+    return a, zero
+
+
+def computed(ffn: FFN, weights: Weights, row: Tensor, known: Tensor | None = None) -> list[float] | None:
+    """The vector that a norm reads, as computed, of one token; None where it is 0, or not known to be anything else."""
+    a = weights.linear(row, ffn.a).detach()
+    zero = (a.abs() <= (0.0 if known is None else known)).all()
+    a = a if ffn.function == "unit" else _centred(a)
+    return None if bool(zero) or not bool(a.any()) else [float(x) for x in a[0].tolist()]
 
 
 def _centred(a: Tensor) -> Tensor:
@@ -79,7 +92,7 @@ def _centred(a: Tensor) -> Tensor:
 
 def _unit(a: Tensor, b: Tensor | None, zero: Tensor) -> Tensor:
     """a / |a|, scaled by a power of two first so that squares neither overflow nor underflow."""
-    safe = torch.where(zero[:, None], 1.0, a)
+    safe = torch.where(zero[:, None] | (a.detach() == 0).all(1, keepdim=True), 1.0, a)
     exponent = torch.frexp(safe.detach().abs().amax(1, keepdim=True)).exponent
     scaled = scale_by_power(safe, -exponent.to(torch.int64))
     length = exact_sum(scaled.square(), 1).sqrt()[:, None]
@@ -122,7 +135,7 @@ def radius(ffn: FFN, weights: Weights, z: Tensor, error: Tensor, zero: Tensor) -
         fallback = torch.full_like(ea, torch.inf) if eb is None else eb
         if ffn.function == "layer":
             a, ea = _centred(a), widen(ea + ea.mean(1, keepdim=True) + 4 * U * a.abs().amax(1, keepdim=True))
-        hidden, spread = _unit(a, b, zero), unit_radius(a, ea, fallback, zero)
+        hidden, spread = _unit(a, b, zero), unit_radius(a, ea, fallback, zero).nan_to_num(nan=torch.inf)
     else:
         hidden, spread = _FUNCTIONS[ffn.function](a), function_radius(ffn.function, a, ea)
     kept, made = weights.linear(z, ffn.carry).detach(), weights.linear(hidden, ffn.out).detach()

@@ -114,10 +114,9 @@ class Expressions(Ratios):
                 return self._unit(sub(node.body), None, context)
             case ast.Call(function="sqrt", body=ast.Square(body=root)):
                 return self._poly(ast.Norm(node.span, root), env, context)
-            case ast.Call(function="log" | "sqrt" as name) if self.guarded and not self._within_domain(
-                name, node.body, env
-            ):
-                return self._apply(name, self.within(name, sub(node.body), context), context)
+            case ast.Call(function="log" | "sqrt" as name, body=body) if self.guarded:
+                known = self._within_domain(name, body, env)
+                return self._apply(name, sub(body) if known else self.within(name, sub(body), context), context)
             case ast.Call():
                 return self._apply(node.function, sub(node.body), context)
             case ast.Else():
@@ -126,7 +125,8 @@ class Expressions(Ratios):
                     inside = self.otherwise(inside, Poly(), opened)  # where it is undefined: 0 has no direction either
                     return self._unit(inside, sub(node.fallback), context)
                 body, opened = self._guarded(node.body, env, context)
-                return self.otherwise(body, sub(node.fallback), opened)
+                fallback, more = self._guarded(node.fallback, env, context)
+                return self.needed(self.otherwise(body, fallback, opened), opened, more, context)
             case ast.Reduce():
                 return self._reduce(node, env, context)
             case ast.Weigh():
@@ -138,6 +138,7 @@ class Expressions(Ratios):
         before, outer, self.guarded = len(self.opened), self.guarded, True
         try:
             body = self.poly(node, env, context)
+            body = body.replace(lambda a: self.finalise(Poly.atom(a)) if isinstance(a, Distance | Exp) else None)
             return body, self.opened[before:]
         finally:
             self.guarded = outer
@@ -152,8 +153,9 @@ class Expressions(Ratios):
 
     def _quotient(self, left: Poly, right: Poly, node: ast.Binary, env: Env, context: str) -> Poly:
         try:
-            known = type_of(self.checked, node.right, frozenset(env)).positive
-            return self.divide(left if right.is_const else self._factor(left), right, context, known)
+            known = type_of(self.checked, node.right, frozenset(env))
+            nonzero = known.positive and known.undefined is None
+            return self.divide(left if right.is_const else self._factor(left), right, context, nonzero)
         except Refused as refused:
             refused.span = refused.span or node.right.span
             raise
@@ -331,6 +333,7 @@ class Expressions(Ratios):
                 f"{node.kind}[{k}] needs another token to choose for",
                 "declare a second index over the same set: one for the token that chooses, one for the candidates",
             )
+        p = self.finalise(p) if self.guarded else p
         rule = self._rule_of(node, -p if node.kind in ("argmin", "lowest") else p, masks, env, (q, k))
         self.spans.setdefault(rule, node.span)
         self.over_keys(before, k, masks, q)
@@ -368,7 +371,7 @@ class Expressions(Ratios):
     def _within_domain(self, function: str, body: ast.Expr, env: Env | None) -> bool:
         """Whether log or sqrt of an expression always has a value."""
         kind = type_of(self.checked, body, frozenset(self.checked.index if env is None else env))
-        return kind.positive if function == "log" else kind.nonnegative
+        return kind.undefined is None and (kind.positive if function == "log" else kind.nonnegative)
 
     def _rule_of(self, node: ast.Weigh, p: Poly, masks: tuple[MaskRule, ...], env: Env, pair: tuple[str, str]) -> Rule:
         q, k = pair

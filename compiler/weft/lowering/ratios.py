@@ -215,6 +215,19 @@ class Ratios(Reductions):
         weighs = replace(rule, kind="softmax") if rule.kind in ("lse", "max") else rule
         return self.total(KeySum(query, key, weighs.with_last()))
 
+    def needed(self, p: Poly, opened: Sequence[Opening], more: Sequence[Opening], context: str) -> Poly:
+        """p = A else B, where `more` may leave B without a value: that matters where A has none (see `opened`)."""
+        for opening in more:
+            flag = Poly.const(1)
+            for one in opened:
+                flag = flag * self._there(one)
+            there = flag + (Poly.const(1) - flag) * self._there(opening)
+            if self.guarded:
+                self.opened.append(there)
+            else:  # 1 / 1 changes nothing, and 1 / 0 stops the run
+                p = p * self._reciprocal(there, context)
+        return p
+
     def otherwise(self, p: Poly, fallback: Poly, opened: Sequence[Opening] = ()) -> Poly:
         """p else fallback; `opened` is what may leave p without a value."""
         open_totals = [a for a in sorted(p.atoms, key=repr) if isinstance(a, Total) and self.sums[a.id].rule.partial]
