@@ -193,13 +193,20 @@ layer s[e] = sum[i] (sum[j] tanh(a[e]*b[i]*c[j])) outputs s"""
     assert "a function of 3 tokens (e, i, j); attention relates two" in refusal(text)
 
 
-def test_a_slot_of_a_whole_equation_names_its_line() -> None:
-    text = """algorithm t
+@pytest.mark.parametrize(
+    ("body", "named"),
+    {
+        "(sum[i] x[i]) * (sum[i] x[i]^2)": "line 5: s[g] = (sum[i]",
+        "1 / (sum[i] x[i])": "line 5: 1 / (sum[i]",  # a quotient names itself
+    }.items(),
+)
+def test_a_slot_of_a_whole_equation_names_its_line(body: str, named: str) -> None:
+    text = f"""algorithm t
 tokens i in points, g in groups : 2
 inputs x[i] : R
 layer
-  s[g] = 1 / (sum[i] x[i])
+  s[g] = {body}
 outputs s"""
     checkpoint = weft.compile(text)
     origins = [getattr(sub, "origin", "") for step in checkpoint.program.layer for sub in step.sublayers]
-    assert any(origin.startswith("line 5: s[g] = 1 /") for origin in origins)
+    assert any(origin.startswith(named) for origin in origins)
