@@ -66,15 +66,22 @@ def test_variants_without_rounding_are_proved_and_give_the_same(name: str) -> No
             assert np.allclose(found[key], value, rtol=0, atol=1e-13 if title != "signed" else 0), (title, key)
 
 
+DECIDED = frozenset({"spherical_kmeans"})  # a norm behind an `else`: one that should be 0 may be 1e-17 here
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_dense_variants_are_proved_up_to_eps_and_are_near(name: str) -> None:
     made = model(name)
     for title, change in DENSE.items():
         variant = Checkpoint.from_bytes(change(made).to_bytes())
         proof = prove(variant)
-        assert proof.verdict == "proved up to eps", proof.text()
-        assert 0 < proof.eps < 1e-10
         assert proof.deviations
+        if name in DECIDED:
+            assert proof.verdict == "not shown"
+            assert {step.place for step in proof.failures} == {"decisions"}, proof.text()
+        else:
+            assert proof.verdict == "proved up to eps", proof.text()
+            assert 0 < proof.eps < 1e-10
         assert prove(variant, slack=0.0).verdict == "not shown"
         found = answers(variant, name)
         for key, value in answers(made, name).items():

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from weft.proof.erasing import chooses_itself
 from weft.proof.matrices import Vector
-from weft.proof.polynomials import Poly, add, number, subtract
+from weft.proof.polynomials import Poly, add, constant, number, subtract
 from weft.proof.score_terms import KEY, ScoreTerms
 from weft.proof.state import Unproved
 from weft.proof.weights import ONE, Keys, Rule
@@ -161,6 +161,12 @@ class HeadTerms(ScoreTerms):
         rule = Rule(w.kind, w.ties, w.epsilon, w.count, w.percent, w.gamma)
         if rule.kind != "argmax":
             rule = replace(rule, ties="first", epsilon=Fraction(0))
+        elif rule.ties != "first":
+            self.fragile[f"head {head.name}: which keys are tied"] = None
+        if rule.kind == "normalize" and not all(algebra.is_nonnegative(score) for score in scores):
+            self.fragile[f"head {head.name}: whether signed weights add up to zero"] = None
+        elif rule.kind == "normalize" and any(constant(score) is None for score in scores):
+            self.fragile[f"head {head.name}: whether weights are all zero"] = None
         if self.streams[head.keys].size is not None:
             return algebra.weigh_list(rule, scores, masks, own)
         if (

@@ -130,6 +130,8 @@ class ModelTerms(HeadTerms):
             return b
         factor = algebra.multiply(algebra.sqrt(square), algebra.inverse(square))
         empty = algebra.nothing(square)
+        if empty:
+            self.fragile["a feed-forward: whether a vector is zero"] = None
         rows = [algebra.multiply(p, factor) for p in a]
         if b is None:
             raised += algebra.zeros(square)

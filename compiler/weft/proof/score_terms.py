@@ -22,6 +22,7 @@ class ScoreTerms:
         self.forms = Forms(matrices)
         self.streams = {stream.name: stream for stream in program.streams}
         self._done: dict[Any, Any] = {}
+        self.fragile: dict[str, None] = {}  # decisions that numbers which are only near others may change
 
     def score(self, score: Score, z: Vector, key: Vector) -> Poly:
         """The score of a query token against a key token."""
@@ -75,5 +76,7 @@ class ScoreTerms:
                     raise Unproved(f"head {head.name}: a mask that compares tokens of two streams")
             else:
                 holds = algebra.compare(mask.op, self.score(mask.score, z, key))
+            if any(algebra.atoms[a].kind in ("above", "atleast") for mono in holds for a, _ in mono):
+                self.fragile[f"head {head.name}: which keys are eligible"] = None
             result = algebra.multiply(result, holds)
         return result
