@@ -17,6 +17,7 @@ from weft.evidence.inputs import Case, cases
 from weft.types import Checked
 from weft_runtime import Checkpoint, Model, WeftRuntimeError, load
 from weft_runtime.ir import FFN, Attend, Head, Program, SelfKey, Step, Stream
+from weft_runtime.touched import stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,6 @@ def _steps(program: Program, step: Step) -> Iterator[tuple[str, Step]]:
         variants = _attends(program, sub) if isinstance(sub, Attend) else _ffns(sub)
         for text, changed in variants:
             yield text, replace(step, sublayers=(*subs[:at], changed, *subs[at + 1 :]))
-    for place in step.writes:
-        yield f"writes: {place[1]}", replace(step, writes=tuple(one for one in step.writes if one != place))
 
 
 def _attends(program: Program, attend: Attend) -> Iterator[tuple[str, Attend]]:
@@ -217,9 +216,10 @@ def _heads(program: Program, head: Head) -> Iterator[tuple[str, Head]]:
 
 
 def loads(mutant: Mutant) -> Checkpoint | None:
-    """The mutant as it comes back from a file, or None where the file is refused."""
+    """The mutant as it comes back from a file that says what its matrices change; None where the file is refused."""
+    model = mutant.model
     try:
-        return Checkpoint.from_bytes(mutant.model.to_bytes())
+        return Checkpoint.from_bytes(replace(model, program=stated(model.program, model.tensors)).to_bytes())
     except WeftRuntimeError:
         return None
 

@@ -34,6 +34,7 @@ from weft_runtime.progress import Progress, silence
 from weft_runtime.results import Fields, Outputs, Report, Trace
 from weft_runtime.run import Run, Sites, is_unrolled
 from weft_runtime.tensor_checks import check_values
+from weft_runtime.touched import stated
 from weft_runtime.weights import Weights
 from weft_runtime.workers import alone
 
@@ -156,7 +157,7 @@ class Model(nn.Module):
         """The model as it is now, to save or to verify: trained and edited weights make files like any other."""
         tensors = {name: self.tensor(name).detach().cpu().numpy().copy() for name in self._owners}
         origin = (self.spec_name, self.spec_text, self.dims, self.params, self.compiler)
-        return Checkpoint(self.program, tensors, *origin)
+        return Checkpoint(stated(self.program, tensors), tensors, *origin)
 
     def extra_repr(self) -> str:
         inputs = ", ".join(item.name for item in self.program.inputs)

@@ -29,6 +29,7 @@ from weft_runtime.reads import Reads
 from weft_runtime.staying import Staying
 from weft_runtime.structure import copies, is_identity, query_is_key, slots_of, slots_written
 from weft_runtime.tensors import NUMBER_HEADS
+from weft_runtime.touched import Matrices
 
 WIDE: frozenset[Form] = frozenset({"sparse", "deferred"})  # forms that are never materialised whole
 TILED = frozenset({"softmax", "exp", "sum", "normalize", "lse", "max"})
@@ -46,7 +47,11 @@ class _Planner:
         self.program, self.tensors = program, {name: tensor.detach() for name, tensor in tensors.items()}
         self.streams = {stream.name: stream for stream in program.streams}
         self.reads = Reads(self.streams, self.tensors)
-        self.identity = {(e.stream, e.slot) for e in program.embedding if e.kind == "identity"}
+        self.matrices = Matrices(
+            self.streams, {name: tensor.cpu().numpy() for name, tensor in self.tensors.items()}, {}
+        )
+        names = {(e.stream, e.slot) for e in program.embedding if e.kind == "identity"}
+        self.identity = names.difference(*map(self.matrices.step, program.steps()))  # one-hot names, never changed
         self.forms: Forms = {}
         self.derived: dict[tuple[str, str], FFNPlan] = {}
         self.zero: set[tuple[str, str]] = set()  # slots that hold nothing at this point of the walk
@@ -193,18 +198,18 @@ class _Planner:
         for head in attend.heads:
             key = (head.query, head.keys, self.reads.fingerprint(head.score))
             heads.append(self._head(head, shares.setdefault(key, len(shares)), fresh))
-        writes = []
+        made = []
         for stream in self.program.streams:
             for slot in stream.slots:
                 write = self._write(attend, heads, stream, slot.name)
                 if write is not None:
-                    writes.append(write)
-        for write in writes:
+                    made.append(write)
+        for write in made:
             place = (write.stream, write.slot)
             self.zero = self.zero | {place} if write.form == "zero" else self.zero - {place}
             if self.streams[write.stream].slot(write.slot).role != "derived":
                 self._join(write.stream, write.slot, write.form)
-        return AttendPlan(attend, tuple(heads), tuple(writes))
+        return AttendPlan(attend, tuple(heads), tuple(made))
 
     def _write(self, attend: Attend, heads: list[HeadPlan], stream: Stream, name: str) -> SlotWrite | None:
         slot = stream.slot(name)
@@ -276,7 +281,7 @@ class _Planner:
             raise Uncovered(f"head {head.name} decides on numbers that the same step has computed")
         if head.weighting.sharpness is not None:
             raise Uncovered(f"head {head.name} stands for an argmax at finite temperature, whose margin is measured")
-        if query_is_key(head, self.program, self.tensors):
+        if query_is_key(head, self.streams[head.query], self.identity, self.tensors):
             return HeadPlan(head, "self", "a token is nearest to itself; needs distinct tokens", share=share)
         other = any(mask.op == "other" for mask in head.masks)
         uniform = all(self.forms[head.query, name] in ("uniform", "zero") for name in query)
@@ -306,11 +311,7 @@ class _Planner:
         """Slots that a layer writes, and derived slots made from them."""
         found: set[tuple[str, str]] = set()
         for step in self.program.layer:
-            for sublayer in step.sublayers:
-                if isinstance(sublayer, Attend):
-                    found.update(sublayer.writes)
-                else:
-                    found.update((sublayer.stream, name) for name in sublayer.writes)
+            found.update(self.matrices.step(step))
         found.update((item.stream, item.slot) for item in self.program.noises)
         for stream in self.program.streams:
             for ffn in stream.derived:  # in order of dependence

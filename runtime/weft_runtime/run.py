@@ -19,7 +19,7 @@ from weft_runtime.held import Deferred, Dense, Held, Rows, Sparse
 from weft_runtime.homes import Home
 from weft_runtime.hooks import Block
 from weft_runtime.inputs import Batch
-from weft_runtime.ir import FFN, Input, Output, Program, Step
+from weft_runtime.ir import Input, Output, Program, Step
 from weft_runtime.joined import Problems, joined_as
 from weft_runtime.linear import Linear
 from weft_runtime.noise import noise as draw
@@ -30,6 +30,7 @@ from weft_runtime.reference import Reference
 from weft_runtime.residual import Residual
 from weft_runtime.results import Tiers, together
 from weft_runtime.state import Problem
+from weft_runtime.tensors import pattern_reads, slots_read, writes
 from weft_runtime.weights import Weights
 
 
@@ -260,15 +261,32 @@ class Run:
 
     def readout(self, asked: Iterable[Output]) -> None:
         """The steps after the last layer that answer what is asked; others need not have a value."""
-        wanted = {(output.stream, output.slot) for output in asked}
-        for step, blocks, first in placed(self.program.readout, self.sites.readout):
-            made = set(writes(step))
-            if wanted & made or not made:
-                if self._read_together(step, blocks, first):
-                    continue
-                if isinstance(self.problems, Problems):
-                    self.problems = self.problems.alone()
-                self.engine.step(step, list(self.problems), blocks, "readout", first)
+        needed = self._needed(asked)
+        for index, (step, blocks, first) in enumerate(placed(self.program.readout, self.sites.readout)):
+            if index not in needed or self._read_together(step, blocks, first):
+                continue
+            if isinstance(self.problems, Problems):
+                self.problems = self.problems.alone()
+            self.engine.step(step, list(self.problems), blocks, "readout", first)
+
+    def _needed(self, asked: Iterable[Output]) -> set[int]:
+        """The steps of the read-out that outputs depend on, through what later ones read of earlier ones."""
+        weights, bases = self.engine.weights, self.engine.upkeep.coordinates.bases
+        streams = {stream.name: stream for stream in self.program.streams}
+        wanted: set[tuple[str, str]] = set()
+        for output in asked:
+            wanted |= {(output.stream, output.slot)} if output.head is None else set()
+            wanted |= pattern_reads(output, streams, weights, bases)
+        found: set[int] = set()
+        for index, step in reversed(list(enumerate(self.program.readout))):
+            for stream in self.program.streams:
+                for ffn in reversed(stream.derived):
+                    if wanted & {(stream.name, slot) for slot in ffn.writes}:
+                        wanted |= slots_read((ffn,), streams, weights, bases)
+            if wanted & set(writes(step)):
+                found.add(index)
+                wanted |= slots_read(step.sublayers, streams, weights, bases)
+        return found
 
     def _read_together(self, step: Step, blocks: list[Block], first: int) -> bool:
         """A step of the read-out on all problems at once, where that may be."""
@@ -406,16 +424,6 @@ def _conditional(program: Program) -> bool:
     written = {place for step in program.layer for place in step.writes}
     checked = {(c.stream, slot) for c in program.conditions if c.kind != "margin" for slot in c.slots}
     return bool(written & checked)
-
-
-def writes(step: Step) -> Iterator[tuple[str, str]]:
-    """Every (stream, slot) that the sub-layers of a step set or clear."""
-    for sublayer in step.sublayers:
-        if isinstance(sublayer, FFN):
-            yield from ((sublayer.stream, slot) for slot in sublayer.writes)
-        else:
-            yield from sublayer.writes
-            yield from ((head.query, slot) for head in sublayer.heads for slot in head.writes)
 
 
 def placed(steps: Sequence[Step], sites: nn.ModuleList) -> Iterator[tuple[Step, list[Block], int]]:

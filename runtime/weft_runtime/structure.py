@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import torch
 from torch import Tensor
 
-from weft_runtime.ir import Head, Program, Slot, Stream
+from weft_runtime.ir import Head, Slot, Stream
 
 
 def table(matrix: Tensor) -> Tensor:
@@ -52,11 +52,11 @@ def copies(matrix: Tensor, stream: Stream) -> tuple[str, float] | None:
     return (slot.name, factor) if factor and torch.equal(part, whole) else None
 
 
-def query_is_key(head: Head, program: Program, tensors: Mapping[str, Tensor]) -> bool:
+def query_is_key(head: Head, stream: Stream, names: Set[tuple[str, str]], tensors: Mapping[str, Tensor]) -> bool:
     """Whether the best key of every token is surely the token itself, given that tokens are distinct.
 
     So it is when Q and K are the same matrix of a distance: no other token is nearer than the token itself. Or when
-    they copy the token's one-hot name.
+    they copy the token's one-hot name; `names` are the slots that hold one throughout.
     """
     if head.weighting.kind != "argmax" or head.query != head.keys or head.masks or head.self_key is not None:
         return False
@@ -67,6 +67,5 @@ def query_is_key(head: Head, program: Program, tensors: Mapping[str, Tensor]) ->
         return False
     if part.kind == "l2":
         return part.coefficient is not None and float(tensors[part.coefficient]) < 0
-    source = copies(tensors[part.q], program.stream(head.query))
-    names = {(embed.stream, embed.slot) for embed in program.embedding if embed.kind == "identity"}
+    source = copies(tensors[part.q], stream)
     return source is not None and (head.query, source[0]) in names

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from weft_runtime.basis import Basis, bases_of
 from weft_runtime.errors import need, shown
 from weft_runtime.ir import FFN, Program, Stream, TensorUse
+from weft_runtime.touched import check_writes
 
 MAX_ROWS = 1 << 20  # of one Q, K, A or B
 MAX_TENSOR_NAME = 300
@@ -47,9 +48,10 @@ def _fit(name: str, shape: tuple[int, ...], use: TensorUse, free: dict[str, int]
 
 
 def check_values(program: Program, tensors: Mapping[str, npt.NDArray[np.float64]]) -> None:
-    """All numbers are finite, and every derived slot is computed from fields, constants and earlier derived slots."""
+    """All numbers are finite, matrices change what the program says they write, and derived slots have no cycle."""
     for name, array in tensors.items():
         need(bool(np.isfinite(array).all()), f"tensor {shown(name)} holds a value that is not finite")
+    check_writes(program, tensors)
     bases = bases_of(program, tensors)
     for stream in program.streams:
         done: set[str] = set()

@@ -7,12 +7,13 @@ part or one feed-forward share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from weft_runtime.basis import Basis
-from weft_runtime.ir import FFN, Attend, Head, Program, Score, Stream, Sublayer, TensorUse
+from weft_runtime.ir import FFN, Attend, Head, Output, Program, Score, SelfKey, Step, Stream, Sublayer, TensorUse
 
 NUMBER_HEADS = frozenset({"lse", "max"})  # their value is a column: the head returns one number per query
 
@@ -107,6 +108,9 @@ def slots_read(
     for sublayer in sublayers:
         for stream, name, is_carry in _matrices(sublayer):
             matrix = tensors[name]
+            if getattr(matrix, "is_meta", False):  # nothing is known of it: it may read everything
+                found.update((stream, slot.name) for slot in streams[stream].slots)
+                continue
             if bases and stream in bases:
                 plain = matrix.detach().cpu() if hasattr(matrix, "detach") else matrix
                 matrix = bases[stream].over_slots(np.asarray(plain), between=is_carry)
@@ -118,6 +122,26 @@ def slots_read(
                 if bool(block.any()):
                     found.add((stream, slot.name))
     return found
+
+
+def pattern_reads(
+    output: Output, streams: Mapping[str, Stream], tensors: Mapping[str, Any], bases: Mapping[str, Basis] | None = None
+) -> set[tuple[str, str]]:
+    """The (stream, slot) that the weights of a pattern are made of; of another output: none."""
+    if output.head is None:
+        return set()
+    scaled = () if output.scale is None else (replace(output.head, self_key=SelfKey("", output.scale)),)
+    return slots_read((Attend({}, (output.head, *scaled)),), streams, tensors, bases)
+
+
+def writes(step: Step) -> Iterator[tuple[str, str]]:
+    """Every (stream, slot) that the sub-layers of a step set or clear."""
+    for sublayer in step.sublayers:
+        if isinstance(sublayer, FFN):
+            yield from ((sublayer.stream, slot) for slot in sublayer.writes)
+        else:
+            yield from sublayer.writes
+            yield from ((head.query, slot) for head in sublayer.heads for slot in head.writes)
 
 
 def _matrices(sublayer: Sublayer) -> Iterator[tuple[str, str, bool]]:

@@ -14,6 +14,7 @@ from weft_runtime.ir import (
     Program,
     Slot,
 )
+from weft_runtime.touched import stated
 
 Array = npt.NDArray[np.float64]
 Form = Mapping[str, Any]  # slot -> number, or a matrix from that slot
@@ -102,5 +103,11 @@ class Builder:
 
     def checkpoint(self, program: Program) -> Checkpoint:
         return Checkpoint(
-            program, dict(self.tensors), program.name, f"algorithm {program.name}\n", {"d": 2}, {}, "test"
+            stated(program, self.tensors),
+            dict(self.tensors),
+            program.name,
+            f"algorithm {program.name}\n",
+            {"d": 2},
+            {},
+            "test",
         )

@@ -25,6 +25,7 @@ from weft_runtime.ir import (
     Stream,
     Weighting,
 )
+from weft_runtime.touched import stated
 
 
 def member_mask(build: Builder, name: str) -> Mask:
@@ -173,7 +174,7 @@ def with_objective(checkpoint: Checkpoint) -> Checkpoint:
     streams = tuple(wide if stream.name == "points" else stream for stream in program.streams)
     outputs = (*program.outputs, Output("cost", "number", "points", "cost"))
     changed = replace(program, streams=streams, readout=(step,), objective=total, outputs=outputs)
-    return replace(checkpoint, program=changed, tensors=tensors)
+    return replace(checkpoint, program=stated(changed, tensors), tensors=tensors)
 
 
 def _widened(program: Program, name: str, array: Array, stream: str) -> Array:
@@ -208,4 +209,4 @@ def soft_clustering(d: int, k: int, gamma: float) -> Checkpoint:
     changed = replace(update, sublayers=(replace(update.sublayers[0], heads=(move,)),))  # type: ignore[arg-type]
     outputs = (base.program.outputs[0], replace(base.program.outputs[1], kind="pair", again=None))
     program = replace(base.program, name="soft_clustering", layer=(assign, changed), outputs=outputs)
-    return replace(base, program=program, tensors=tensors)
+    return replace(base, program=stated(program, tensors), tensors=tensors)

@@ -343,7 +343,8 @@ class Emitter:
                 old = kept - np.eye(columns.width)
                 heads.append(self._self_attention(stream, tuple(sets), old, f"{name}.erase.{stream}"))
                 if moved.any():
-                    heads.append(self._self_attention(stream, tuple(sets), moved, f"{name}.move.{stream}"))
+                    filled = tuple(slot for slot, form in sets.items() if form)
+                    heads.append(self._self_attention(stream, filled, moved, f"{name}.move.{stream}"))
                 kept, moved = np.eye(columns.width), np.zeros_like(moved)
             carry[stream] = self.put(f"{name}.carry.{stream}", kept + moved)
         for h in block.heads:
