@@ -71,6 +71,7 @@ def verify(
     """
     from weft.evidence.assignment import assignment, assignment_check
     from weft.evidence.backends import Runners
+    from weft.evidence.cancelling import cancelling
     from weft.evidence.large import large_runs
     from weft.evidence.proofs import proofs
     from weft.evidence.rounded import is_rounded, rounded_layers
@@ -106,6 +107,8 @@ def verify(
     for group in groups:
         style, first = group.style, group.subjects[0].checkpoint
         judged = runners.backends(first, backend)
+        lossy = cancelling(group.meant, first, style, seed)
+        found += [lossy] if lossy is not None and not lossy.passed else []  # said only where there is something to say
         for dtype in dtypes:
             parts.begin(f"layers, {style}, {dtype}")
             count = max(1, round(cases * group.share))
