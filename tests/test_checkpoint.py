@@ -222,6 +222,7 @@ def change(*path: str | int, **entries: Any) -> Callable[[dict[str, Any]], None]
     return lambda program: at(*path)(program).update(entries)
 
 
+ERASING = {"erase": "attention"}
 CONDITION = {"kind": "distinct", "stream": "points", "slots": ["x"], "text": "points must differ", "limit": 0.0}
 ASSIGN = ("layer", 0, "sublayers", 0, "heads", 0)
 UPDATE = ("layer", 1, "sublayers", 0, "heads", 0)
@@ -279,7 +280,13 @@ BAD_PROGRAMS: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("output number", change("outputs", 0, kind="number"), "its slot has width 2"),
     ("pattern", change("outputs", 0, kind="pattern"), "pattern without a head"),
     ("layers", change(layers=-1), "-1 layers"),
-    ("condition", change(conditions=[CONDITION | {"slots": ["q"]}]), "condition 0 names a slot q"),
+    ("condition", change(conditions=[CONDITION | {"slots": ["q"]}], options=ERASING), "condition 0 names a slot q"),
+    ("condition of no style", change(conditions=[CONDITION]), r"condition 0 \(distinct\) belongs to erase=attention"),
+    (
+        "condition of another style",
+        change(conditions=[CONDITION | {"kind": "bounded"}], options=ERASING),
+        r"condition 0 \(bounded\) belongs to members=offset",
+    ),
     ("condition of nothing", change(conditions=[CONDITION | {"slots": []}]), "condition 0 names no slot"),
     ("condition unknown", change(conditions=[CONDITION | {"kind": "sorted"}]), "kind is 'sorted'; known are distinct"),
     ("unrolled", change(options={"weights": "unrolled"}, layers=3), "do not divide"),

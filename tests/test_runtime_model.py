@@ -144,7 +144,8 @@ def test_problems_of_a_batch_stop_each_in_its_own_time() -> None:
 def test_conditions_are_checked_before_every_layer() -> None:
     base = hard_clustering(1, 2)
     condition = Condition("distinct", "centers", ("c",), "centers must differ pairwise")
-    model = load(replace(base, program=replace(base.program, conditions=(condition,))))
+    options = {**base.program.options, "erase": "attention"}
+    model = load(replace(base, program=replace(base.program, conditions=(condition,), options=options)))
     assert (
         model(x=POINTS, c=CENTERS, layers=3)["centers"].tolist()
         == load(base)(x=POINTS, c=CENTERS, layers=3)["centers"].tolist()

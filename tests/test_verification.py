@@ -118,7 +118,7 @@ def test_the_objective_is_compared_on_every_case() -> None:
 
 
 def test_a_condition_that_no_case_meets_shows_nothing() -> None:
-    model = compile("lloyd", {"d": 1, "k": 2})
+    model = compile("lloyd", {"d": 1, "k": 2}, members="offset")
     never = Condition("bounded", "points", ("x",), "no number is above 1e-300", 1e-300)
     bad = replace(model, program=replace(model.program, conditions=(never,)))
     verdict = verify(bad, cases=4, dtypes=["float64"])

@@ -25,6 +25,7 @@ MAX_LAYERS = 1 << 20
 MAX_NUMBER = 10**300  # of a fraction, so that it fits a float64
 
 INITIALISERS = ("random", "spread", "first", "copy")
+CONDITIONAL = {"distinct": ("erase", "attention"), "bounded": ("members", "offset"), "margin": ("hardmax", "softmax")}
 NEEDS_B = frozenset({"product", "select"})
 MAY_HAVE_B = frozenset({"product", "select", "unit", "layer"})
 
@@ -119,6 +120,12 @@ class _Checker:
             need(condition.stream in self.streams, f"condition {number} names a stream that does not exist")
             need(bool(condition.slots) or condition.kind == "margin", f"condition {number} names no slot")
             need(0 <= condition.limit <= MAX_NUMBER, f"condition {number}: its limit is out of range")
+            style, choice = CONDITIONAL[condition.kind]
+            chosen = program.options.get(style) == choice
+            need(
+                chosen,
+                f"condition {number} ({condition.kind}) belongs to {style}={choice}, which the file does not name",
+            )
             for slot in condition.slots:
                 self._slot(condition.stream, slot, f"condition {number}")
 
