@@ -76,11 +76,10 @@ class Steps:
         for number, case in enumerate(cases):
             outcome, before = Outcome(), judge.watched._stored(self.start[number])
             world = judge.whole.world({name: before[name] for name in case.inputs})
-            centres = judge.form.centres(before, world.sizes)
             made = [judge.watched._stored(state[number]) for state in self.states]
             for layer in range(layers):
                 drawn = judge.watched.noise(case, world.sizes, layer)
                 steps = made[layer * many : (layer + 1) * many]
-                judge._layer(outcome, f"problem {number}, layer {layer + 1}", before, steps, drawn, centres)
+                judge._layer(outcome, f"problem {number}, layer {layer + 1}", before, steps, drawn)
                 before = steps[-1]
             yield outcome
