@@ -16,6 +16,7 @@ import numpy as np
 import weft
 from weft_runtime import Checkpoint
 from weft_runtime.ir import Attend, Head, Mask, Part, Score, SelfKey, Weighting
+from weft_runtime.touched import stated
 
 MIDDLE, RADIUS = 0.125, 1 / 64  # the band: numbers within RADIUS of MIDDLE
 NUMBER, ONE = 0, 3  # the columns of x (or c) and of the constant, in both streams of Lloyd in one dimension
@@ -144,41 +145,22 @@ class Builder:
         step = program.layer[at]
         attend = step.sublayers[0]
         assert isinstance(attend, Attend)
-        slots = program.stream(self.query).slots
         carried = attend.carry.get(self.query)
         carry = np.array(self.made.tensors[carried]) if carried else np.eye(self.width[self.query])
         value = np.zeros((self.width[self.query], self.width[self.keys]))
         target = {"zero": None, "sets the constant": ONE}.get(self.what.value, NUMBER)
-        written: tuple[str, ...] = ()
         if target is not None:
             value[target, ONE] = 1
             carry[target, ONE] = 0 if target == ONE else -1
-            written = (next(slot.name for slot in slots if slot.columns.start == target),)
-        head = Head(
-            "e",
-            self.query,
-            self.keys,
-            self.score(),
-            WEIGHTINGS[self.what.weighting],
-            "e.v",
-            self.masks(),
-            self.self_key(),
-            written,
-        )
+        rule = WEIGHTINGS[self.what.weighting]
+        head = Head("e", self.query, self.keys, self.score(), rule, "e.v", self.masks(), self.self_key())
         self.tensors |= {"e.v": value, "e.carry": carry}
-        changed = tuple((self.query, name) for name in written)
-        attend = replace(
-            attend,
-            heads=(*attend.heads, head),
-            carry={**attend.carry, self.query: "e.carry"},
-            writes=tuple(dict.fromkeys((*attend.writes, *changed))),
-        )
-        fields = tuple(pair for pair in changed if target == NUMBER)
-        step = replace(
-            step, sublayers=(attend, *step.sublayers[1:]), writes=tuple(dict.fromkeys((*step.writes, *fields)))
-        )
+        carries = {**attend.carry, self.query: "e.carry"}
+        attend = replace(attend, heads=(*attend.heads, head), carry=carries)
+        step = replace(step, sublayers=(attend, *step.sublayers[1:]))
         layer = tuple(step if place == at else other for place, other in enumerate(program.layer))
         program = replace(program, layer=layer)
         used = program.tensors()
         tensors = {name: array for name, array in {**self.made.tensors, **self.tensors}.items() if name in used}
-        return Checkpoint.from_bytes(replace(self.made, program=program, tensors=tensors).to_bytes())
+        made = replace(self.made, program=stated(program, tensors), tensors=tensors)
+        return Checkpoint.from_bytes(made.to_bytes())

@@ -19,6 +19,7 @@ from weft.commands.datafiles import read_table
 from weft.commands.folder import whole_file, whole_folder
 from weft.commands.options import UsageError
 from weft_runtime.checkpoint import Checkpoint
+from weft_runtime.touched import stated
 
 Weft = Callable[..., tuple[int, str, str]]
 
@@ -407,7 +408,7 @@ def test_verify_fails_for_weights_that_compute_something_else(weft: Weft) -> Non
     weft("compile", "tiny.weft", "-o", "good.safetensors")
     good = Checkpoint.load("good.safetensors")
     wrong = {name: array * 2 for name, array in good.tensors.items()}
-    replace(good, tensors=wrong).save("bad.safetensors")
+    replace(good, program=stated(good.program, wrong), tensors=wrong).save("bad.safetensors")
     code, out, _ = weft("verify", "good.safetensors", "--cases", "1", "--json")
     assert (code, json.loads(out)["ok"]) == (0, True)
     code, out, err = weft("verify", "bad.safetensors", "--cases", "1", "--json")
