@@ -16,6 +16,7 @@ from programs import laboratory
 from weft_runtime import load
 from weft_runtime.exact import Exact
 from weft_runtime.ir import FFN, Head
+from weft_runtime.model import Given
 from weft_runtime.twins import Row
 
 DIGITS = 80
@@ -80,7 +81,7 @@ def test_every_value_lies_within_its_radius(
     rng = np.random.default_rng(seed)
     x, w = rng.normal(size=(5, 2)) * scale + offset, rng.random(5) + 0.1
     model = load(laboratory(seed))
-    run = model._begin({"x": x, "w": w}, None, None, None, 1)
+    run = model._begin(Given({"x": x, "w": w}), None, None, None, 1)
     seen: dict[str, float] = {}
 
     def tap(name: str, problems: list[Any]) -> None:

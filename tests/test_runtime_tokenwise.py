@@ -26,10 +26,10 @@ def test_a_derived_slot_without_value_is_an_error_only_when_it_is_read() -> None
 
 def test_one_problem_without_value_does_not_hurt_the_others() -> None:
     model = load(countdown())
-    out = model(x=[[2.0], [5.0]], layers=2)
-    assert out["x"].tolist() == [[0.0], [3.0]]
+    out = model(x=[[2.0, 7.0], [5.0, 9.0]], layers=2)
+    assert out["x"].tolist() == [[0.0, 5.0], [3.0, 7.0]]
     with pytest.raises(RunError, match="division by zero"):
-        model(x=[[5.0], [2.0]], layers=3)
+        model(x=[[5.0, 9.0], [2.0, 7.0]], layers=3)
 
 
 @pytest.mark.parametrize(

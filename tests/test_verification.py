@@ -16,6 +16,7 @@ from weft.evidence.examples import answers, settings
 from weft.evidence.runs import judge_of
 from weft.evidence.verification import verify
 from weft_runtime.ir import Attend, Condition, Head, Mask, Score, SelfKey, Slot, Weighting
+from weft_runtime.touched import stated
 
 
 def test_a_model_file_is_judged_with_the_spec_in_it(tmp_path: Path) -> None:
@@ -173,11 +174,8 @@ def test_large_numbers_that_may_cancel_are_seen_without_a_lucky_case() -> None:
     never = Head("e", "centers", "points", Score(), Weighting("argmax"), "e.v", (Mask(">"),), SelfKey("", None))
     more = (Attend({}, (never,)), Attend({"centers": "e.up"}), Attend({"centers": "e.down"}))
     layer = (program.layer[0], replace(step, sublayers=(*step.sublayers, *more)))
-    bad = replace(
-        good,
-        program=replace(program, streams=streams, layer=layer),
-        tensors={**widen, "e.v": value, "e.up": up, "e.down": down},
-    )
+    tensors = {**widen, "e.v": value, "e.up": up, "e.down": down}
+    bad = replace(good, program=stated(replace(program, streams=streams, layer=layer), tensors), tensors=tensors)
     check = cancelling(checked_spec("lloyd"), bad, "l2", 0)
     assert check is not None
     assert not check.passed

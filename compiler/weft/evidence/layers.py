@@ -267,3 +267,4 @@ class Judge:
                 outcome.divergence = one_sided(place.name, f"an error: {refusal}", "a value")
         else:
             hold(outcome, place, got, want, self.dtype)
+            self._forgive(outcome, self.watched.elsewhere)

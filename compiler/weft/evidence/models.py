@@ -99,14 +99,19 @@ class Watched:
                 )
                 start, outputs = self._stored(trace.fields[0]), _arrays(trace.outputs)
                 report = self.model.report
-                elsewhere = report.total.undecided - sum(one.undecided for one in settled)
                 instead = report.why if self.model.backend not in ("auto", report.backend) else ""
-                return Seen(start, layers, outputs, stopped, settled, elsewhere, instead)
+                return Seen(start, layers, outputs, stopped, settled, self.elsewhere, instead)
             return Seen(self._stored(self.model.start(dict(case.inputs), seed=case.seed)), (), {}, stopped)
         except WeftRuntimeError:
             raise
         except Exception as error:  # a fault of the runtime: evidence against the model, not against the caller
             raise Crashed(f"{type(error).__name__}: {error}") from error
+
+    @property
+    def elsewhere(self) -> int:
+        """Rows that the last call left undecided before the first layer and after the last."""
+        report = self.model.report
+        return report.total.undecided - sum(tiers.undecided for tiers in report.by_layer)
 
     def run(self, case: Case) -> dict[str, Array]:
         """The outputs of a run that nobody watches."""
