@@ -5,13 +5,13 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 OUT    ?= out
 
-.PHONY: run test test-slow lint format tables docs bench clean browser pictures
+.PHONY: run test test-slow lint format tables docs bench clean browser pictures site site-test
 
 run: $(STAMP)
 	@rm -rf $(OUT) && mkdir -p $(OUT)
-	$(BIN)/weft compile lloyd -D d=2 -D k=5 --layers 10 -o $(OUT)/lloyd.safetensors
-	$(BIN)/weft run $(OUT)/lloyd.safetensors --data examples/points.csv --seed 1 --until-stable -o $(OUT)/result
-	$(BIN)/weft verify $(OUT)/lloyd.safetensors --data examples/points.csv
+	$(BIN)/weftc compile lloyd -D d=2 -D k=5 --layers 10 -o $(OUT)/lloyd.safetensors
+	$(BIN)/weftc run $(OUT)/lloyd.safetensors --data examples/points.csv --seed 1 --until-stable -o $(OUT)/result
+	$(BIN)/weftc verify $(OUT)/lloyd.safetensors --data examples/points.csv
 	@echo && echo "the centers ($(OUT)/result/centers.csv):" && cat $(OUT)/result/centers.csv
 
 test: lint
@@ -31,7 +31,7 @@ format: $(STAMP)
 
 # The parser's tables are generated from grammar.lark; a test fails when they are out of date.
 tables: $(STAMP)
-	$(BIN)/python -m weft.language.tables
+	$(BIN)/python -m weftc.language.parse.build_parse_tables
 
 # The table in docs/styles.md and the quoted output in docs/papers.md come from the compiler; tests fail when they are out of date.
 docs: $(STAMP)
@@ -50,16 +50,33 @@ browser: $(STAMP)
 	  echo "install Chromium and its driver (Debian: apt install chromium chromium-driver), then: make browser"; \
 	fi
 
+# The site with its playground, into out/site: pages of the project, the gallery, the API. Needs npm, for Pyodide and its NumPy.
+site: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	OMP_NUM_THREADS=2 $(BIN)/python website/build.py
+
+# The built site in Chromium; as `browser`, it says what is missing where it cannot install it.
+site-test: site
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[browser]"
+	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update --quiet && apt-get install --quiet --yes chromium chromium-driver; fi; true
+	@if command -v chromedriver >/dev/null; then \
+	  OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m site tests/browser $(ARGS); \
+	else \
+	  echo "the site was built but not tried: there is no chromedriver, and it can be installed here only by hand"; \
+	  echo "install Chromium and its driver (Debian: apt install chromium chromium-driver), then: make site-test"; \
+	fi
+
 # Beside scikit-learn, faiss and POT, at full size, about 20 minutes: on a quiet machine. Writes the result into docs/bench.md.
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bench]"
-	$(BIN)/weft bench --markdown docs/bench.md $(ARGS)
+	$(BIN)/weftc bench --markdown docs/bench.md $(ARGS)
 
 # The figures in docs/pictures.md; the drawing of the graph is compared by a test, the others depend on matplotlib's version.
 pictures: $(STAMP)
-	$(BIN)/weft inspect lloyd --stage graph -o docs/pictures/graph.svg
-	$(BIN)/weft plot lloyd --what weights -D d=2 -D k=3 -o docs/pictures/weights.svg
-	$(BIN)/weft plot lloyd --what tokens --data examples/points.csv -D k=5 -o docs/pictures/tokens.svg
+	$(BIN)/weftc inspect lloyd --stage graph --force -o docs/pictures/graph.svg
+	$(BIN)/weftc plot lloyd --what weights --force -D d=2 -D k=3 -o docs/pictures/weights.svg
+	$(BIN)/weftc plot lloyd --what tokens --force --data examples/points.csv -D k=5 -o docs/pictures/tokens.svg
 
 # torch first, pinned: see constraints.txt. TORCH_INDEX=<url> picks another build of it (PyTorch's CPU-only index, say).
 $(STAMP): pyproject.toml constraints.txt

@@ -18,7 +18,7 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-import weft
+import weftc
 
 WIDTH, CLUSTERS, LAYERS, ROUNDS = 16, 64, 10, 3
 
@@ -47,7 +47,7 @@ def main() -> int:
     means = torch.rand(CLUSTERS, WIDTH, generator=chance) * 10 - 5
     x = means[torch.randint(0, CLUSTERS, (many,), generator=chance)] + torch.randn(many, WIDTH, generator=chance)
     c = means + torch.randn(CLUSTERS, WIDTH, generator=chance) / 2  # no cluster is empty: scikit-learn would move it
-    model = weft.load(weft.compile("lloyd", dims={"d": WIDTH, "k": CLUSTERS}, layers=LAYERS), dtype=torch.float32)
+    model = weftc.load(weftc.compile("lloyd", dims={"d": WIDTH, "k": CLUSTERS}, layers=LAYERS), dtype=torch.float32)
     ours, theirs, extra = [], [], 0.0
     for _ in range(ROUNDS):
         watch = Memory()

@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-import weft
+import weftc
 
 SPEC = """
 algorithm balanced_kmeans "k-means whose crowded clusters raise their price"
@@ -44,17 +44,17 @@ example "three of four points sit on the first center: its price rises by 3/4 - 
 
 def main() -> int:
     try:
-        weft.check(SPEC.replace("where y[i,j]", "where y[j,i]"))
-    except weft.SpecError as error:
+        weftc.check(SPEC.replace("where y[i,j]", "where y[j,i]"))
+    except weftc.SpecError as error:
         print(f"with a slip in it:\n{error}\n")
-    checkpoint = weft.compile(SPEC, {"d": 2, "k": 3})
-    verdict = weft.verify(checkpoint, cases=5)
+    checkpoint = weftc.compile(SPEC, {"d": 2, "k": 3})
+    verdict = weftc.verify(checkpoint, cases=5)
     print(f"without: {verdict.verdict}\n")
 
     rng = np.random.default_rng(0)
     clusters = (((0, 0), 200), ((3, 0), 60), ((0, 3), 40))
     x = np.concatenate([rng.normal(mean, 1, size=(many, 2)) for mean, many in clusters])
-    model = weft.load(checkpoint)
+    model = weftc.load(checkpoint)
     print("layers  sizes        mean squared distance  prices")
     for layers in (0, 1, 10, 30, 100):
         found = model.final(x=x, c=x[[0, 200, 260]], layers=layers)

@@ -16,7 +16,7 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-import weft
+import weftc
 
 TOLERANCE = 1e-10
 
@@ -26,7 +26,7 @@ def main() -> int:
     means = rng.uniform(-6, 6, size=(5, 2))
     x = np.concatenate([rng.normal(m, 1.0, size=(2000, 2)) for m in means])
     start = x[rng.choice(len(x), size=5, replace=False)]
-    model = weft.load(weft.compile("lloyd", dims={"d": 2, "k": 5}))
+    model = weftc.load(weftc.compile("lloyd", dims={"d": 2, "k": 5}))
     worst, wrong = 0.0, 0
     print("layers  largest difference of a center  different labels")
     for t in range(1, 11):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-import weft
+import weftc
 
 
 def sunset(width: int = 160, height: int = 100) -> np.ndarray:
@@ -73,7 +73,7 @@ def main() -> int:
     errors = []
     print("colours  error  bits per pixel")
     for colours in [k for k in (2, 4, 8, 16, 32, 64) if k <= asked.colours]:
-        model = weft.load(weft.compile("lloyd", {"d": 3, "k": colours}))
+        model = weftc.load(weftc.compile("lloyd", {"d": 3, "k": colours}))
         found = model.final(x=pixels, seed=0, until_stable=True)
         palette, labels = found["centers"].numpy(), found["labels"].indices.numpy()
         errors.append(float(np.sqrt(((pixels - palette[labels]) ** 2).sum(axis=1).mean())))

@@ -11,24 +11,24 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import weft
+import weftc
 
 ONE = """
 import sys, time
-import weft
-import weft.compiling
-from weft.locate import builtin
+import weftc
+import weftc.compiling
+from weftc.files.locate import builtin
 start = time.perf_counter()
-checked = weft.check(builtin(sys.argv[1]))
+checked = weftc.check(builtin(sys.argv[1]))
 sizes = {"d": 128, "k": 256, "m": 8}
-weft.compile(checked, {name: sizes[name] for name in checked.dims})
+weftc.compile(checked, {name: sizes[name] for name in checked.dims})
 print(1e3 * (time.perf_counter() - start))
 """
 
 
 def main() -> int:
     print("spec                      first compilation, ms (best of 3)")
-    for entry in weft.catalogue():
+    for entry in weftc.catalogue():
         command = [sys.executable, "-c", ONE, entry.name]
         times = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3)]
         print(f"{entry.name:24}  {min(times):8.1f}")

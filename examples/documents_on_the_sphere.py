@@ -15,7 +15,7 @@ import textwrap
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-import weft
+import weftc
 
 SUBJECTS, STARTS = 4, 20
 TEXTS = """
@@ -46,7 +46,7 @@ def main() -> int:
     vectorizer = TfidfVectorizer(stop_words="english")
     x = vectorizer.fit_transform(TEXTS).toarray()  # (documents, words), every row of length one
     words = vectorizer.get_feature_names_out()
-    model = weft.load(weft.compile("spherical_kmeans", {"d": len(words), "k": SUBJECTS}))
+    model = weftc.load(weftc.compile("spherical_kmeans", {"d": len(words), "k": SUBJECTS}))
     many = np.stack([x] * STARTS)  # a batch of the same problem
     costs = model.objective(x=many, seed=range(STARTS), until_stable=True).numpy()
     best = int(np.argmin(costs))

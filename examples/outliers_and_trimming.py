@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 
-import weft
+import weftc
 
 MEANS = np.array([[0.0, 0.0], [8.0, 0.0], [4.0, 7.0]])
 EACH = 200
@@ -33,9 +33,9 @@ def contaminated(share: int) -> np.ndarray:
 
 def main() -> int:
     sizes = {"d": 2, "k": len(MEANS)}
-    models = {0: weft.load(weft.compile("lloyd", sizes))}
+    models = {0: weftc.load(weftc.compile("lloyd", sizes))}
     for dropped in DROPPED[1:]:
-        models[dropped] = weft.load(weft.compile("trimmed_kmeans", sizes, {"tau": 100 - dropped}))
+        models[dropped] = weftc.load(weftc.compile("trimmed_kmeans", sizes, {"tau": 100 - dropped}))
     print("worst distance of a center to its mean")
     print("outliers  in their cluster" + "".join(f"  drop {dropped:2}%" for dropped in DROPPED))
     wrong = []

@@ -4,8 +4,8 @@
 
 Compiles `lloyd` for points in the plane and three centers; from there on the file is read with safetensors and json
 alone. Printed: the slots of both residual streams, and every matrix of the two heads, row by row, in the names of the
-slots it reads. Then the layer is redone by hand, as the docstring of weft_runtime/ir.py states it, and compared with
-the model: the points have few binary digits, so that sums are exact, and not a bit may differ.
+slots it reads. Then the layer is redone by hand, as the docstring of weftc_runtime/format/program.py states it, and
+compared with the model: the points have few binary digits, so that sums are exact, and not a bit may differ.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-import weft
+import weftc
 
 
 def opened(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
     """The program and the tensors of a file."""
     with safe_open(path, framework="numpy") as file:
-        return json.loads(file.metadata()["weft"])["program"], load_file(path)
+        return json.loads(file.metadata()["weftc"])["program"], load_file(path)
 
 
 def rows(matrix: np.ndarray, reads: list[str], writes: list[str] | None = None) -> str:
@@ -43,9 +43,9 @@ def rows(matrix: np.ndarray, reads: list[str], writes: list[str] | None = None) 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lloyd.safetensors"
-        weft.compile("lloyd", {"d": 2, "k": 3}).save(path)
+        weftc.compile("lloyd", {"d": 2, "k": 3}).save(path)
         program, tensors = opened(path)
-        model = weft.load(path)
+        model = weftc.load(path)
     columns = {}
     for stream in program["streams"]:
         slots = [(slot["name"], slot["width"]) for slot in stream["slots"]]

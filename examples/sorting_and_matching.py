@@ -15,7 +15,7 @@ import sys
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-import weft
+import weftc
 
 RANKS = "\noutputs rank[s] = sum[t] softmax[t](S[s,t]) * index(t)\n"  # a section may stand more than once
 POINTS, SWEEPS = 16, 60
@@ -23,10 +23,10 @@ POINTS, SWEEPS = 16, 60
 
 def sorting() -> bool:
     numbers = np.array([0.62, 0.11, 0.97, 0.35, 0.48, 0.86, 0.23, 0.74])
-    text = weft.parse("sort").source.text
+    text = weftc.parse("sort").source.text
     print("numbers        ", *(f"{number:5.2f}" for number in numbers))
     for blur in (0.1, 0.001):
-        model = weft.load(weft.compile(text + RANKS, params={"lambda": blur}))
+        model = weftc.load(weftc.compile(text + RANKS, params={"lambda": blur}))
         answer = {name: values.numpy() for name, values in model(x=numbers).items()}
         print(f"lambda = {blur}")
         for name in ("rank", "sorted"):
@@ -47,7 +47,7 @@ def matching() -> bool:
     print(f"lambda  cost after {SWEEPS} sweeps  rows off by  pairs that differ")
     differ = {}
     for blur in (10.0, 1.0, 0.1, 0.01):
-        model = weft.load(weft.compile("sinkhorn_log", {"d": 2}, {"lambda": blur}))
+        model = weftc.load(weftc.compile("sinkhorn_log", {"d": 2}, {"lambda": blur}))
         plan = model(x=x, y=y, a=mass, b=mass, layers=SWEEPS)["plan"].numpy()
         _, pairs = linear_sum_assignment(-plan)
         off, differ[blur] = np.abs(POINTS * plan.sum(axis=1) - 1).max(), int((pairs != best).sum())

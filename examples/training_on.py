@@ -17,14 +17,14 @@ import sys
 import numpy as np
 import torch
 
-import weft
+import weftc
 
 LAYERS, STEPS, RATE, EACH = 2, 40, 0.05, 8
 MEANS = np.array([[0.0, 2.0, 0.0], [-2.0, -1.0, 0.0], [2.0, -1.0, 0.0]])
 GROUP = torch.arange(3).repeat_interleave(EACH)
 
 
-def judged(model: weft.Model, seed: int, problems: int = 2) -> tuple[torch.Tensor, float]:
+def judged(model: weftc.Model, seed: int, problems: int = 2) -> tuple[torch.Tensor, float]:
     """On a batch of problems: the mean cross-entropy of the shares, and how many points are in their own group."""
     rng = np.random.default_rng(seed)
     x = MEANS[GROUP] + rng.normal(size=(problems, 3 * EACH, 3)) * [0.7, 0.7, 6.0]
@@ -35,7 +35,7 @@ def judged(model: weft.Model, seed: int, problems: int = 2) -> tuple[torch.Tenso
 
 def main() -> int:
     torch.set_num_threads(1)  # the matrices are tiny
-    model = weft.load(weft.compile("soft_kmeans", {"d": 3, "k": 3}, {"gamma": 0.2}), trainable=True)
+    model = weftc.load(weftc.compile("soft_kmeans", {"d": 3, "k": 3}, {"gamma": 0.2}), trainable=True)
     scores = {name: weight for name, weight in model.named_parameters() if name.endswith((".l2.0.q", ".l2.0.k"))}
     compiled = {name: weight.detach().clone() for name, weight in scores.items()}
     optimizer = torch.optim.Adam(scores.values(), lr=RATE)
@@ -53,7 +53,7 @@ def main() -> int:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    verdict = weft.verify(model.checkpoint(), cases=1).verdict
+    verdict = weftc.verify(model.checkpoint(), cases=1).verdict
     print(f"is it still soft_kmeans? {verdict}")
     return 0 if losses[-1] < losses[0] / 10 and verdict == "not shown" else 1
 

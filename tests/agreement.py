@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from weft.compiling import checked_spec, compile
-from weft.evidence.comparing import Outcome
-from weft.evidence.inputs import Case
-from weft.evidence.layers import Judge
-from weft.evidence.runs import judge_of
-from weft.evidence.shrinking import shrunk, written
-from weft.source import Source
-from weft.types import Checked
+from weftc.compiling import checked_spec, compile
+from weftc.core.source import Source
+from weftc.core.types import Checked
+from weftc.verification.cases.inputs import Case
+from weftc.verification.cases.shrinking import shrunk, written
+from weftc.verification.runs.runs import judge_of
+from weftc.verification.steps.comparing import StepOutcome
+from weftc.verification.steps.layers import Judge
 
 INVENTIONS = Path(__file__).parent / "inventions"
 
@@ -43,7 +43,7 @@ def judge(
     return judge_of(checked, compile(checked, dims, scores=scores, **styles), dtype, backend)  # type: ignore[arg-type]
 
 
-def assert_agrees(judge: Judge, cases: Iterable[Case], answers: bool = False) -> list[Outcome]:
+def assert_agrees(judge: Judge, cases: Iterable[Case], answers: bool = False) -> list[StepOutcome]:
     """Every case, every step, every field; at least one step must have been compared."""
     outcomes = []
     for case in cases:

@@ -1,4 +1,4 @@
-"""Implementations for the tests of `weft bench`: right, wrong, dying, and one that stops by itself."""
+"""Implementations for the tests of `weftc bench`: right, wrong, dying, and one that stops by itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.bench.judges import nearest
-from weft.bench.peers.contestant import Arrays, Contestant, Outcome
+from weftc.tools.bench.judges import nearest
+from weftc.tools.bench.peers.contestant import Arrays, Contestant, PeerOutcome
 
 ORDER: list[str] = []  # who ran, when everything runs in one process
 
@@ -38,8 +38,10 @@ class Plain(Contestant):
         labels[: self.wrong] = (labels[: self.wrong] + 1) % len(c)
         return c, labels
 
-    def outcome(self, answer: Any, iterations: int) -> Outcome:
-        return Outcome(min(iterations, self.stops), {"centers": answer[0], "labels": answer[1]}, {"labels": "final"})
+    def outcome(self, answer: Any, iterations: int) -> PeerOutcome:
+        return PeerOutcome(
+            min(iterations, self.stops), {"centers": answer[0], "labels": answer[1]}, {"labels": "final"}
+        )
 
     def settles(self, held: Any, limit: int) -> int:
         return min(limit, self.settled)

@@ -1,4 +1,4 @@
-"""What the tests of `weft bench` share: workers in this process, answers, measurements."""
+"""What the tests of `weftc bench` share: workers in this process, answers, measurements."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from weft.bench.contest import Effort
-from weft.bench.judges import nearest
-from weft.bench.peers import PEERS, Peer
-from weft.bench.process import Processes
-from weft.bench.results import Agreement, Contest, Measurement, Results, Start
-from weft.bench.worker import Worker
-from weft.bench.workloads import Workload, find
+from weftc.tools.bench.contest import Effort
+from weftc.tools.bench.judges import nearest
+from weftc.tools.bench.peers import PEERS, Peer
+from weftc.tools.bench.process import Processes
+from weftc.tools.bench.results import Agreement, Contest, Measurement, Results, Start
+from weftc.tools.bench.worker import Worker
+from weftc.tools.bench.workloads import Workload, find
 
 SMALL = Workload("small", "means", 300, 3, 4, 5, ("one", "two"), (300, 5), data="blobs")
 TWICE = Effort(rounds=2)
@@ -30,7 +30,7 @@ class Here:
         self.worker = Worker()
 
     def ask(self, do: str, **message: Any) -> dict[str, Any]:
-        from weft.bench.process import PeerFailed
+        from weftc.tools.bench.process import PeerFailed
 
         try:
             answer: dict[str, Any] = getattr(self.worker, do)(json.loads(json.dumps(message)))
@@ -75,7 +75,7 @@ def measured(
 
 def results(*contests: Contest, exact: bool = True) -> Results:
     machine = {"cpu": "abacus", "cores": "2", "system": "Linux", "python": "3"}
-    return Results(machine, "weft bench", "2026-01-31", 2, exact, contests)
+    return Results(machine, "weftc bench", "2026-01-31", 2, exact, contests)
 
 
 def contest(name: str, *measurements: Measurement, **more: Any) -> Contest:
@@ -84,7 +84,7 @@ def contest(name: str, *measurements: Measurement, **more: Any) -> Contest:
 
 def sample() -> Results:
     ours = measured(
-        "weft",
+        "weftc",
         [0.1, 0.2],
         [0.15, 0.2],
         memory=16_000_000,
@@ -93,4 +93,4 @@ def sample() -> Results:
     )
     lloyd = measured("sklearn-lloyd", [0.275, 0.3], memory=8_000_000, agreement=Agreement(2, excess=0.01, empty=0))
     made = replace(contest("lloyd-16-64", ours, lloyd), notes=("faiss is left out: not installed",))
-    return replace(results(made, exact=False), starts=(Start("import weft", (0.02, 0.04)),), notes=("that is all",))
+    return replace(results(made, exact=False), starts=(Start("import weftc", (0.02, 0.04)),), notes=("that is all",))

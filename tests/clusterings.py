@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.compiling import checked_spec
-from weft.estimator.roles import clustering
-from weft.estimator.trouble import EstimatorError
-from weft.locate import names
-from weft.sklearn import WeftClusterer
+from weftc.compiling import checked_spec
+from weftc.estimators.mistakes import EstimatorError
+from weftc.estimators.roles import clustering
+from weftc.files.locate import names
+from weftc.sklearn import WeftClusterer
 
 ZERO_ROW = "its data has a row of zeros, which has no direction; the spec declares unit vectors"
 EXPECTED = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import weft
+import weftc
 from spec_texts import GOOD, with_equation
-from weft.commands import new
-from weft.formatting.faithful import shape
-from weft.formatting.lexemes import lexemes
-from weft.language.parse import parse
-from weft.source import Source
+from weftc.commands import new
+from weftc.core.source import Source
+from weftc.language.format.faithful import shape
+from weftc.language.format.lexemes import lexemes
+from weftc.language.parse.parse import parse
 
 HERE = Path(__file__).parent
 REFUSED = sorted((HERE / "refusals").glob("*.weft"))
@@ -38,7 +38,7 @@ def assert_same(before: str, after: str) -> None:
     """Two texts say the same, the second is formatted, and looks it."""
     assert shape(parse(before)) == shape(parse(after))
     assert comments(before.replace("\r\n", "\n")) == comments(after)
-    assert weft.format(after) == after
+    assert weftc.format(after) == after
     assert after.endswith("\n")
     assert "\n\n\n" not in after
     assert not re.search(r"[ \t]\n", after)

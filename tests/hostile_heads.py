@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-import weft
-from weft_runtime import Checkpoint
-from weft_runtime.ir import Attend, Head, Mask, Part, Score, SelfKey, Weighting
-from weft_runtime.touched import stated
+import weftc
+from weftc_runtime import Checkpoint
+from weftc_runtime.format.program import Attend, Head, Mask, Part, Score, SelfKey, Weighting
+from weftc_runtime.format.writes import stated
 
 MIDDLE, RADIUS = 0.125, 1 / 64  # the band: numbers within RADIUS of MIDDLE
 NUMBER, ONE = 0, 3  # the columns of x (or c) and of the constant, in both streams of Lloyd in one dimension
@@ -84,7 +84,7 @@ class Builder:
 
     def __init__(self, what: Hostile) -> None:
         self.what = what
-        self.made = weft.compile("lloyd", {"d": 1, "k": 2})
+        self.made = weftc.compile("lloyd", {"d": 1, "k": 2})
         self.query, self.keys = what.streams
         self.width = {stream.name: stream.width for stream in self.made.program.streams}
         self.tensors: dict[str, Any] = {}

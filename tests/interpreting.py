@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.language.check import check
-from weft.language.parse import parse
-from weft.meaning.interpreter import Interpreter, Run
+from weftc.interpreter.interpreter import InterpretedRun, Interpreter
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parse
 
 CLUSTERS = "algorithm test\ntokens i, l, q in points  j, h in centers : k\ninputs x[i] : R^d  c[j] : R^d\n"
 POINTS = "algorithm test\ntokens i, l, q in points\ninputs x[i] : R^d\n"
@@ -28,6 +28,6 @@ def interpreter(text: str, dims: Mapping[str, int] | None = None, **params: floa
     return Interpreter(check(parse(text)), dims, params)
 
 
-def run(text: str, inputs: Mapping[str, Any], layers: int = 1, **params: float) -> Run:
+def run(text: str, inputs: Mapping[str, Any], layers: int = 1, **params: float) -> InterpretedRun:
     """A run of a spec text whose dimensions follow from the inputs."""
     return interpreter(text, **params).run(inputs, layers)

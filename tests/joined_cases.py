@@ -10,13 +10,15 @@ import pytest
 import torch
 
 from linear_cases import problem
-from weft.evidence.comparing import Outcome
-from weft.evidence.inputs import Case
-from weft.evidence.layers import Judge
-from weft_runtime import Model, answers, run
-from weft_runtime.ir import Step
-from weft_runtime.linear import Linear
-from weft_runtime.state import Problem
+from weftc.verification.cases.inputs import Case
+from weftc.verification.steps.comparing import StepOutcome
+from weftc.verification.steps.layers import Judge
+from weftc_runtime import Model
+from weftc_runtime.data import answers
+from weftc_runtime.format.program import ProgramStep
+from weftc_runtime.machines import run
+from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.state import Problem
 
 Fields = dict[str, Any]
 
@@ -44,7 +46,9 @@ class Steps:
         step = Linear.step
         go = run.Run.layer
 
-        def stepped(engine: Linear, what: Step, problems: list[Problem], blocks: Any, path: str, first: int) -> None:
+        def stepped(
+            engine: Linear, what: ProgramStep, problems: list[Problem], blocks: Any, path: str, first: int
+        ) -> None:
             step(engine, what, problems, blocks, path, first)
             if problems[0].number == -1 and path == "blocks" and what.writes:
                 self.states.append(list(self._fields(engine, problems[0])))
@@ -55,6 +59,7 @@ class Steps:
                 self.start = list(self._fields(self_.engine, self_.joined))
             return go(self_, index, until_stable)
 
+        monkeypatch.setattr(Linear, "many_layers", lambda *_: None)  # the torch machine, step by step
         monkeypatch.setattr(Linear, "step", stepped)
         monkeypatch.setattr(run.Run, "layer", layer)
 
@@ -69,14 +74,14 @@ class Steps:
                     found[item.name] = held.slot(item.slot).rows(rows).to(self.model.dtype)
             yield found
 
-    def judged(self, judge: Judge, cases: list[Case]) -> Iterator[Outcome]:
+    def judged(self, judge: Judge, cases: list[Case]) -> Iterator[StepOutcome]:
         """Every step of every problem, from the fields it was made from."""
         many, layers = len(judge.steps), cases[0].layers
         assert len(self.states) == many * layers, "the problems did not run as one"
         for number, case in enumerate(cases):
-            outcome, before = Outcome(), judge.watched._stored(self.start[number])
+            outcome, before = StepOutcome(), judge.watched.stored(self.start[number])
             world = judge.whole.world({name: before[name] for name in case.inputs})
-            made = [judge.watched._stored(state[number]) for state in self.states]
+            made = [judge.watched.stored(state[number]) for state in self.states]
             for layer in range(layers):
                 drawn = judge.watched.noise(case, world.sizes, layer)
                 steps = made[layer * many : (layer + 1) * many]

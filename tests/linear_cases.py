@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import weft_runtime
+import weftc_runtime
 from agreement import default_dims
-from weft.compiling import checked_spec, compile
-from weft.evidence.inputs import Shape, draw
-from weft_runtime import Checkpoint, Model, OneHot
-from weft_runtime.plan import Plan
+from weftc.compiling import checked_spec, compile
+from weftc.verification.cases.inputs import Shape, draw
+from weftc_runtime import Checkpoint, Model, OneHot
+from weftc_runtime.plan.instructions import Plan
 
 
 @cache
@@ -26,7 +26,7 @@ def compiled(name: str, width: int = 2, count: int = 3, **styles: Any) -> Checkp
 
 
 def problem(name: str, family: str, tokens: int, seed: int, dtype: str = "float64", **dims: int) -> dict[str, Any]:
-    """Inputs of a spec of one of the families that `weft verify` uses, `tokens` in every open set."""
+    """Inputs of a spec of one of the families that `weftc verify` uses, `tokens` in every open set."""
     checked = checked_spec(name)
     sizes = {**default_dims(checked), **dims}
     fixed = {s: sizes[size] if isinstance(size, str) else size for s, size in checked.sets.items()}
@@ -36,8 +36,8 @@ def problem(name: str, family: str, tokens: int, seed: int, dtype: str = "float6
 
 def both(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> tuple[Model, Model]:
     """The reference and the linear backend of one checkpoint."""
-    reference = weft_runtime.load(checkpoint, dtype=dtype, backend="reference")
-    return reference, weft_runtime.load(checkpoint, dtype=dtype, backend="linear")
+    reference = weftc_runtime.load(checkpoint, dtype=dtype, backend="reference")
+    return reference, weftc_runtime.load(checkpoint, dtype=dtype, backend="linear")
 
 
 def plain(value: Tensor | OneHot) -> Tensor:
@@ -54,4 +54,4 @@ def assert_same_bits(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
 
 def promises_bits(plan: Plan) -> bool:
     """Whether every weight is decided or a constant: then the backends agree bit for bit."""
-    return all(head.strategy != "stream" for _, head in plan.heads())
+    return not any(head.strategy == "stream" or head.head.weighting.kind == "softmax" for _, head in plan.heads())

@@ -16,20 +16,22 @@ import torch
 from torch import Tensor
 
 import small_device
-import weft
-import weft_runtime
+import weftc
+import weftc_runtime
 from few_points import data, ragged
 from linear_cases import compiled, plain, problem, promises_bits
-from weft.cli import main
-from weft.evidence.inputs import FAMILIES
-from weft.locate import catalogue
-from weft.sklearn import WeftClusterer
-from weft_runtime import Model, OneHot, RunError, homes, nearest
-from weft_runtime.native.library import Library
+from weftc.cli import main
+from weftc.files.locate import catalogue
+from weftc.sklearn import WeftClusterer
+from weftc.verification.cases.inputs import FAMILIES
+from weftc_runtime import Model, OneHot, RunError
+from weftc_runtime.kernels import devices as homes
+from weftc_runtime.kernels import nearest
+from weftc_runtime.kernels.native.library import Library
 
 SMALL = torch.device("small:0")
 NAMES = [entry.name for entry in catalogue()]
-HARD = [name for name in NAMES if promises_bits(weft_runtime.load(compiled(name)).plan())]
+HARD = [name for name in NAMES if promises_bits(weftc_runtime.load(compiled(name)).plan())]
 CLOSE = ("exact ties on a grid", "near-ties of 1 to 16 ulp", "duplicates", "offset up to 1e6", "scale 1e-6 to 1e6")
 SPLIT = "small:0 has no float64: best keys were looked for there, all else ran on the CPU"
 STAYED = "small:0 has no float64: all ran on the CPU"
@@ -44,8 +46,8 @@ def _counts_from_zero() -> None:
 
 def pair(checkpoint: Any, backend: str = "linear") -> tuple[Model, Model]:
     """A model on the CPU and the same on the small device, float32."""
-    cpu = weft_runtime.load(checkpoint, dtype=torch.float32, backend=backend)
-    return cpu, weft_runtime.load(checkpoint, dtype=torch.float32, device="small", backend=backend)
+    cpu = weftc_runtime.load(checkpoint, dtype=torch.float32, backend=backend)
+    return cpu, weftc_runtime.load(checkpoint, dtype=torch.float32, device="small", backend=backend)
 
 
 def scanned() -> int:
@@ -99,7 +101,7 @@ def test_hard_specs_have_the_bits_of_the_cpu(name: str, scores: str) -> None:
 
 
 def test_scans_are_what_most_of_them_have() -> None:
-    assert sum(scans(weft_runtime.load(compiled(name))) for name in HARD) > len(HARD) // 2
+    assert sum(scans(weftc_runtime.load(compiled(name))) for name in HARD) > len(HARD) // 2
 
 
 @pytest.mark.parametrize("kind", ["l2", "dot"])
@@ -205,7 +207,7 @@ def test_soft_weights_stay_on_the_cpu() -> None:
 
 
 def test_noise_and_one_hot_inputs_may_be_there() -> None:
-    names = [name for name in HARD if weft_runtime.load(compiled(name)).program.noises]
+    names = [name for name in HARD if weftc_runtime.load(compiled(name)).program.noises]
     assert names
     for name in names:
         cpu, small = pair(compiled(name))
@@ -221,7 +223,7 @@ def test_noise_and_one_hot_inputs_may_be_there() -> None:
 # ---------------------------------------------------------------------- as a module
 def test_there_and_back() -> None:
     inputs = problem("lloyd", "exact ties on a grid", 40, 1, "float32")
-    model = weft_runtime.load(compiled("lloyd"), dtype=torch.float32, backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), dtype=torch.float32, backend="linear")
     expected = model(inputs)
     assert model.to("small") is model
     assert model.device == SMALL
@@ -240,8 +242,8 @@ def test_there_and_back() -> None:
 
 def test_float64_is_refused() -> None:
     with pytest.raises(RunError, match=REFUSED):
-        weft.load(compiled("lloyd"), device="small")
-    model = weft_runtime.load(compiled("lloyd"))
+        weftc.load(compiled("lloyd"), device="small")
+    model = weftc_runtime.load(compiled("lloyd"))
     with pytest.raises(RunError, match=REFUSED):
         model.to("small")
     assert (model.device.type, model.dtype) == ("cpu", torch.float64)
@@ -254,7 +256,7 @@ def test_float64_is_refused() -> None:
         model.half()
     assert (model.device, model.dtype) == (SMALL, torch.float32)
     assert model.to("cpu", torch.float64).dtype == torch.float64
-    assert torch.equal(model(x=data(0, 9))["centers"], weft_runtime.load(compiled("lloyd"))(x=data(0, 9))["centers"])
+    assert torch.equal(model(x=data(0, 9))["centers"], weftc_runtime.load(compiled("lloyd"))(x=data(0, 9))["centers"])
 
 
 def test_checkpoints_of_a_model_there() -> None:
@@ -320,7 +322,7 @@ def test_gradients_reach_inputs_there_and_weights_here() -> None:
     inputs = problem("soft_kmeans", "random", 12, 4, "float32")
     found = []
     for device in ("cpu", "small"):
-        model = weft_runtime.load(compiled("soft_kmeans"), dtype=torch.float32, device=device, trainable=True)
+        model = weftc_runtime.load(compiled("soft_kmeans"), dtype=torch.float32, device=device, trainable=True)
         given = {name: torch.as_tensor(value).to(device).requires_grad_() for name, value in inputs.items()}
         out = model(given)["centers"]
         out.backward(torch.ones(out.shape).to(device))

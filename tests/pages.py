@@ -1,6 +1,6 @@
 """Markdown pages -> what they promise: fenced blocks, the commands in them, and what these are said to print.
 
-A quoted session starts with `$ weft ...`; the lines below it are an excerpt of what that prints, `...` where lines are
+A quoted session starts with `$ weftc ...`; the lines below it are an excerpt of what that prints, `...` where lines are
 left out. Commands of one block follow each other in one folder. A block of the language whose first line is
 `# NAME.weft`, and any block whose fence names a file (```csv points.csv), is the file that later commands read.
 `playing.py` runs a page from top to bottom. Between `<!-- NAME: written by `make docs` -->` and `<!-- /NAME -->` stands
@@ -46,7 +46,7 @@ class Session:
 
 
 def words(line: str) -> list[str]:
-    """A command line as the words after `$ weft`."""
+    """A command line as the words after `$ weftc`."""
     return shlex.split(line)[2:]
 
 
@@ -62,9 +62,9 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def commands(blocks: Sequence[Block]) -> list[list[str]]:
-    """Every line of a block that is a command, without its comment: the words after `weft`."""
+    """Every line of a block that is a command, without its comment: the words after `weftc`."""
     lines = (line.partition("#")[0].strip() for block in blocks for line in block.text.splitlines())
-    return [shlex.split(line)[1:] for line in lines if line.startswith("weft ")]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("weftc ")]
 
 
 def sessions(blocks: Sequence[Block]) -> list[Session]:
@@ -74,7 +74,7 @@ def sessions(blocks: Sequence[Block]) -> list[Session]:
         asked: list[str] = []
         said: list[list[str]] = []
         for line in block.text.splitlines():
-            if line.startswith("$ weft "):
+            if line.startswith("$ weftc "):
                 asked.append(line)
                 said.append([])
             else:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.lowering.matrices import Array
-from weft_runtime import ir
-from weft_runtime.checkpoint import Checkpoint
+from weftc.emit.matrices import Array
+from weftc_runtime.format import program as ir
+from weftc_runtime.format.checkpoint import Checkpoint
 
 Coordinates = Sequence[tuple[int, Mapping[str, float]]]  # how many, and where each is: slot -> factor
 
@@ -39,7 +39,7 @@ def token(made: Checkpoint, stream: str, coordinates: Coordinates) -> Array:
 def sublayer(made: Checkpoint, place: str) -> Any:
     """The sub-layer at a place such as layer.0.0."""
     part, step, at = place.split(".")
-    steps: tuple[ir.Step, ...] = getattr(made.program, part)
+    steps: tuple[ir.ProgramStep, ...] = getattr(made.program, part)
     return steps[int(step)].sublayers[int(at)]
 
 
@@ -67,8 +67,8 @@ def assert_dot(made: Checkpoint, score: ir.Score, form: Array) -> None:
 
 def assert_l2(made: Checkpoint, score: ir.Score, q: Array, k: Array, coefficient: float) -> None:
     """The score is one distance, coefficient * |q z - k z'|^2."""
-    ((weft_q, weft_k, c),) = parts(made, score, "l2")
-    for one, two, mine, yours in ((weft_q, weft_q, q, q), (weft_q, weft_k, q, k), (weft_k, weft_k, k, k)):
+    ((weftc_q, weftc_k, c),) = parts(made, score, "l2")
+    for one, two, mine, yours in ((weftc_q, weftc_q, q, q), (weftc_q, weftc_k, q, k), (weftc_k, weftc_k, k, k)):
         np.testing.assert_array_equal(c * one.T @ two, coefficient * mine.T @ yours)
     assert len(score.parts) == 1
 

@@ -1,7 +1,7 @@
 """A page, from top to bottom -> what went otherwise than it says, and the page as it should be.
 
     ```csv points.csv     any fence that names a file: the file is written
-    ```console            `$ weft ...`, `$ cat FILE`, `$ ls FOLDER`: run in one folder, and compared with what is quoted
+    ```console            `$ weftc ...`, `$ cat FILE`, `$ ls FOLDER`: run in one folder, compared with what is quoted
     ```python             run in one namespace
     ```pycon              `>>> ...` likewise, and compared with what is quoted
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pages import GAP, Block, blocks_of, misquoted, requoted
-from weft.cli import main
+from weftc.cli import main
 
 PARSER = doctest.DocTestParser()
 CHECKER = doctest.OutputChecker()
@@ -108,10 +108,10 @@ def _named(error: Exception) -> str:
 
 
 def command(words: list[str]) -> tuple[int, str]:
-    """The exit code of a command and what it prints. Of other programs than weft, only what a reader needs to look."""
+    """The exit code of a command and what it prints. Of other programs than weftc, only what a reader needs to look."""
     caught = io.StringIO()
     with redirect_stdout(caught), redirect_stderr(caught):
-        if words[0] == "weft":
+        if words[0] == "weftc":
             return main(words[1:]), caught.getvalue()
     match words:
         case ["cat", name]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.evidence.inputs import Case, cases
-from weft.types import Checked
+from weftc.core.types import Checked
+from weftc.verification.cases.inputs import Case, cases
 
 VOID = {"meta", "input", "br", "link", "img"}
 

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from weft.evidence.inputs import FAMILIES, PAIRS, Case, Shape, conform, draw
-from weft.types import Checked
+from weftc.core.types import Checked
+from weftc.verification.cases.inputs import FAMILIES, PAIRS, Case, Shape, conform, draw
 
 SCALES = (1.0, 1e-6, 1e-3, 1e3, 1e6)
 OFFSETS = (0.0, 1.0, 1e3, 1e6)
@@ -33,7 +33,7 @@ def shapes(draw_: st.DrawFn, checked: Checked, dims: Mapping[str, int]) -> Shape
 
 @st.composite
 def family_cases(draw_: st.DrawFn, checked: Checked, dims: Mapping[str, int], dtype: Any = np.float64) -> Case:
-    """A case of one of the families that `weft verify` uses."""
+    """A case of one of the families that `weftc verify` uses."""
     shape = draw_(shapes(checked, dims))
     family = draw_(st.sampled_from(list(FAMILIES)))
     rng = np.random.default_rng(draw_(st.integers(0, 2**32 - 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 from setuptools import find_packages
 
 ROOT = Path(__file__).parent.parent
-COMPILER = ROOT / "compiler" / "weft"
-RUNTIME = ROOT / "runtime" / "weft_runtime"
+COMPILER = ROOT / "compiler" / "weftc"
+RUNTIME = ROOT / "runtime" / "weftc_runtime"
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -27,54 +28,57 @@ def imports(path: Path) -> Iterator[str]:
 def test_runtime_knows_nothing_of_the_compiler() -> None:
     for path in RUNTIME.rglob("*.py"):
         roots = {name.split(".")[0] for name in imports(path)}
-        assert not roots & {"weft", "lark", "networkx", "sklearn", "ot", "scipy"}, path
+        assert not roots & {"weftc", "lark", "networkx", "sklearn", "ot", "scipy"}, path
+
+
+SYNTAX = ("weftc.core.source", "weftc.core.errors", "weftc.core.syntax", "weftc.core.types", "weftc.core.words")
+FILE = ("weftc_runtime.format.program", "weftc_runtime.format.checkpoint", "weftc_runtime.errors")
+
+
+def ours(path: Path) -> Iterator[str]:
+    """Every module of Weft a file imports; `from package import name` counts as package.name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("weftc"))
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("weftc"):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def reaches_only(folder: Path, allowed: tuple[str, ...], foreign: set[str]) -> None:
+    paths = list(folder.rglob("*.py"))
+    assert paths
+    for path in paths:
+        for name in ours(path):
+            assert any(name == one or name.startswith(f"{one}.") for one in allowed), f"{path} imports {name}"
+        assert not {name.split(".")[0] for name in imports(path)} & foreign, path
 
 
 def test_interpreter_shares_nothing_with_lowering_or_runtime() -> None:
-    allowed = ("weft.source", "weft.errors", "weft.syntax", "weft.types", "weft.language.words", "weft.meaning")
-    for path in (COMPILER / "meaning").glob("*.py"):
-        for name in imports(path):
-            if name.split(".")[0] in ("weft", "weft_runtime") and name not in ("weft", "weft_runtime"):
-                assert name.startswith(allowed), f"{path.name} imports {name}"
-            assert name.split(".")[0] != "weft_runtime", f"{path.name} imports {name}"
+    reaches_only(COMPILER / "interpreter", (*SYNTAX, "weftc.interpreter"), {"torch", "networkx", "lark"})
 
 
 def test_proof_shares_nothing_with_lowering_or_meaning() -> None:
-    shared = ("weft.source", "weft.errors", "weft.syntax", "weft.types", "weft.language", "weft.proof")
-    data = ("weft_runtime.ir", "weft_runtime.checkpoint", "weft_runtime.errors", "weft_runtime.tensors")
-    data += ("weft_runtime.tensor_checks",)
-    paths = list((COMPILER / "proof").glob("*.py"))
-    assert paths
-    for path in paths:
-        for name in imports(path):
-            root = name.split(".")[0]
-            if root in ("weft", "weft_runtime") and name not in ("weft", "weft_runtime"):
-                assert name.startswith(shared + data), f"{path.name} imports {name}"
-            assert root not in ("torch", "networkx", "lark"), f"{path.name} imports {name}"
+    data = (*FILE, "weftc_runtime.format.tensors", "weftc_runtime.format.tensor_checks")
+    reaches_only(COMPILER / "prover", (*SYNTAX, "weftc.language", "weftc.prover", *data), {"torch", "networkx", "lark"})
 
 
 def test_the_exact_executor_shares_nothing_with_what_it_judges() -> None:
-    data = ("weft.exact", "weft_runtime.ir", "weft_runtime.checkpoint")
-    paths = list((COMPILER / "exact").glob("*.py"))
-    assert paths
-    for path in paths:
-        for name in imports(path):
-            root = name.split(".")[0]
-            if root in ("weft", "weft_runtime"):
-                assert name.startswith(data), f"{path.name} imports {name}"
-            assert root not in ("torch", "numpy", "networkx", "lark"), f"{path.name} imports {name}"
+    reaches_only(COMPILER / "exact", ("weftc.exact", *FILE), {"torch", "numpy", "networkx", "lark"})
+
+
+def test_what_every_stage_shares_imports_nothing_above_it() -> None:
+    reaches_only(COMPILER / "core", ("weftc.core",), {"torch", "networkx", "lark", "numpy"})
 
 
 def test_compiler_uses_only_the_contract_of_the_runtime() -> None:
-    contract = ("weft_runtime.ir", "weft_runtime.checkpoint", "weft_runtime.errors")
-    for path in (COMPILER / "lowering").glob("*.py"):
-        for name in imports(path):
-            if name.startswith("weft_runtime."):
-                assert name.startswith(contract), f"{path.name} imports {name}"
+    parts = [COMPILER / name for name in ("graph", "passes", "normal", "emit")]
+    for path in (path for part in parts for path in part.rglob("*.py")):
+        for name in ours(path):
+            assert not name.startswith("weftc_runtime.") or name.startswith(FILE), f"{path} imports {name}"
 
 
 def test_one_doorway_per_library() -> None:
-    doorways = {"lark": {"tables.py"}, "networkx": {"graph.py"}}
+    doorways = {"lark": {"build_parse_tables.py"}, "networkx": {"graph.py"}}
     for library, files in doorways.items():
         users = {p.name for p in COMPILER.rglob("*.py") if any(n.split(".")[0] == library for n in imports(p))}
         assert users == files, library
@@ -82,5 +86,22 @@ def test_one_doorway_per_library() -> None:
 
 def test_every_package_is_in_the_wheel() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
-    found = set(find_packages(str(ROOT / "compiler"))) | set(find_packages(str(ROOT / "runtime"))) | {"weft.specs"}
+    found = set(find_packages(str(ROOT / "compiler"))) | set(find_packages(str(ROOT / "runtime"))) | {"weftc.specs"}
     assert set(listed) == found
+
+
+def test_the_page_about_the_architecture_names_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = {word for words in re.findall(r"`([\w/]+)`", page) for word in words.split("/")}
+    found = {path.parent.name for root in (COMPILER, RUNTIME) for path in root.glob("*/**/__init__.py")}
+    assert found - {"peers"} <= named, "each package has a line in docs/architecture.md"
+
+
+def test_no_public_class_name_is_defined_twice() -> None:
+    seen: dict[str, Path] = {}
+    for root in (COMPILER, RUNTIME):
+        for path in sorted(root.rglob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    assert node.name not in seen, f"{node.name} is in {seen[node.name]} and in {path}"
+                    seen[node.name] = path

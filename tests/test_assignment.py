@@ -9,14 +9,14 @@ import numpy as np
 import ot
 import pytest
 
-import weft
-from weft.compiling import checked_spec
-from weft.evidence.assignment import assignment
-from weft.evidence.bounded import bound, diameter
-from weft.evidence.by_depth import Assignment
-from weft.evidence.couplings import coupling
-from weft.evidence.scaling import Optimum, distance, marginal_errors, optimum
-from weft.locate import names
+import weftc
+from weftc.compiling import checked_spec
+from weftc.files.locate import names
+from weftc.verification.transport.assignment import assignment
+from weftc.verification.transport.by_depth import Assignment
+from weftc.verification.transport.couplings import coupling
+from weftc.verification.transport.distance_bound import bound, diameter
+from weftc.verification.transport.scaling import Optimum, distance, marginal_errors, optimum
 
 # Nobody's algorithm: damped half-steps, negated potentials, masses on one side only.
 HALVES = """algorithm halves
@@ -167,7 +167,7 @@ def table(
     name: str, params: dict[str, float] | None = None, depth: int = 60, seed: int = 0, **data: object
 ) -> Assignment:
     checked = checked_spec(name)
-    found = assignment(checked, weft.compile(checked, dict.fromkeys(checked.dims, 2), params), data, depth, seed)
+    found = assignment(checked, weftc.compile(checked, dict.fromkeys(checked.dims, 2), params), data, depth, seed)
     assert found is not None
     return found
 
@@ -226,8 +226,8 @@ def test_the_table_can_fail() -> None:
 
 
 def test_verify_shows_the_table_as_text_and_json() -> None:
-    model = weft.compile("sinkhorn_log", {"d": 1}, {"lambda": 0.5})
-    verdict = weft.verify(model, cases=1, dtypes=("float64",))
+    model = weftc.compile("sinkhorn_log", {"d": 1}, {"lambda": 0.5})
+    verdict = weftc.verify(model, cases=1, dtypes=("float64",))
     (found,) = verdict.assignments
     assert verdict.verdict == "proved", "how far a run is from its limit says nothing about the model"
     assert [check.name for check in verdict.checks if check.name == "assignment"] == ["assignment"]
@@ -252,19 +252,19 @@ def test_the_depth_bound_of_the_literature_is_marked_as_indicative() -> None:
 def test_the_front_door_takes_specs_models_and_data() -> None:
     rng = np.random.default_rng(2)
     clouds = {"x": rng.random((5, 3)), "y": rng.random((5, 3))}
-    from_spec = weft.assignment("sinkhorn_dual", params={"lambda": 1.0}, data=clouds, depth=4)
-    from_model = weft.assignment(weft.compile("sinkhorn_dual", {"d": 3}, {"lambda": 1.0}), data=clouds, depth=4)
+    from_spec = weftc.assignment("sinkhorn_dual", params={"lambda": 1.0}, data=clouds, depth=4)
+    from_model = weftc.assignment(weftc.compile("sinkhorn_dual", {"d": 3}, {"lambda": 1.0}), data=clouds, depth=4)
     assert from_spec == from_model
     assert from_spec.size == (5, 5)
     assert [one.depth for one in from_spec.depths] == [0, 1, 2, 3, 4]
-    with pytest.raises(weft.InputError, match="computes no coupling"):
-        weft.assignment("lloyd", {"d": 1, "k": 2})
-    with pytest.raises(weft.InputError, match="no input z"):
-        weft.assignment("sinkhorn_dual", data={"z": clouds["x"]})
+    with pytest.raises(weftc.InputError, match="computes no coupling"):
+        weftc.assignment("lloyd", {"d": 1, "k": 2})
+    with pytest.raises(weftc.InputError, match="no input z"):
+        weftc.assignment("sinkhorn_dual", data={"z": clouds["x"]})
 
 
 def test_large_data_are_said_to_be_left_out() -> None:
     many = {"x": np.zeros((600, 1)), "y": np.zeros((600, 1))}
-    found = weft.assignment("sinkhorn_dual", params={"lambda": 1.0}, data=many, depth=1)
+    found = weftc.assignment("sinkhorn_dual", params={"lambda": 1.0}, data=many, depth=1)
     assert found.size == (8, 8)
     assert "your data have 600 tokens" in str(found)

@@ -1,4 +1,4 @@
-"""`weft bench`: tables, JSON, pages, the command."""
+"""`weftc bench`: tables, JSON, pages, the command."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import pytest
 
 from benching import contest, measured, results, sample
 from pages import ROOT
-from weft import cli
-from weft.bench import page, running
-from weft.bench.account import account
-from weft.bench.results import Agreement
-from weft.bench.tables import Table, closing_text, contest_table, contest_text, markdown, number
-from weft.bench.workloads import NAMES
+from weftc import cli
+from weftc.tools.bench import page, running
+from weftc.tools.bench.account import account
+from weftc.tools.bench.results import Agreement
+from weftc.tools.bench.tables import TextTable, closing_text, contest_table, contest_text, markdown, number
+from weftc.tools.bench.workloads import NAMES
 
 
 def test_table_of_a_contest() -> None:
     assert contest_text(sample().contests[0]).splitlines() == [
         "lloyd-16-64: n 1000000, d 16, k 64, T 10, gauss, float32",
         "implementation      min ms  median  CPU ms  ratio  median    CPU  wrong rows  inertia  bytes/point  runs",
-        "weft                    10      15      15     1x      1x     1x           0                    16     2",
+        "weftc                   10      15      15     1x      1x     1x           0                    16     2",
         "scikit-learn lloyd    27.5    28.7    27.5  2.75x   1.92x  1.83x           2   +1.00%            8     2",
         "  faiss is left out: not installed",
-        "  empty clusters at the end: weft 1 (an empty cluster keeps its center)",
-        "  weft: backend linear; rows settled: bound 1,200, exact 3",
+        "  empty clusters at the end: weftc 1 (an empty cluster keeps its center)",
+        "  weftc: backend linear; rows settled: bound 1,200, exact 3",
     ]
 
 
 def test_targets_beside_what_was_measured() -> None:
     lines = closing_text(sample()).splitlines()
     assert lines[0] == "start"
-    assert "import weft             20      30" in lines
+    assert "import weftc            20      30" in lines
     (ratio,) = (line for line in lines if line.startswith("1e5..1e6, 16, 64  ") and "scikit" in line)
     assert ratio.split()[5:] == ["2.75x", "1.92x", "2.8x", "4x", "not", "met,", "not", "all", "measured", "lloyd-16-64"]
     assert "sizes are not those of the targets: the marks are an indication" in closing_text(sample())
@@ -47,7 +47,9 @@ def test_targets_beside_what_was_measured() -> None:
 
 def test_markdown() -> None:
     text = markdown(sample())
-    assert text.startswith("### 2026-01-31\n\nabacus, 2 cores, 2 threads, Linux; python 3.\n\n```\n$ weft bench\n```\n")
+    assert text.startswith(
+        "### 2026-01-31\n\nabacus, 2 cores, 2 threads, Linux; python 3.\n\n```\n$ weftc bench\n```\n"
+    )
     assert "| scikit-learn lloyd | 27.5 | 28.7 | 27.5 | 2.75x | 1.92x | 1.83x | 2 | +1.00% | 8 | 2 |" in text
     for table in text.split("\n\n"):
         if table.startswith("|"):
@@ -55,7 +57,7 @@ def test_markdown() -> None:
 
 
 def test_columns_in_which_nothing_is_said_are_left_out() -> None:
-    table = Table(("a", "b", "c"), (("x", "", "1"), ("yy", "", "22")))
+    table = TextTable(("a", "b", "c"), (("x", "", "1"), ("yy", "", "22")))
     assert table.text() == "a    c\nx    1\nyy  22"
     assert table.markdown() == "| a | c |\n| --- | ---: |\n| x | 1 |\n| yy | 22 |"
     assert contest_table(sample().contests[0]).header[0] == "implementation"
@@ -149,16 +151,16 @@ def test_a_whole_run(run: Run, tmp_path: Path) -> None:
     )
     told = json.loads(out)
     assert (code, told["ok"], told["troubles"], told["threads"]) == (0, True, [], 1)
-    assert told["command"].startswith("weft bench iteration-128-256 --quick --scale 0.01 --threads 1 --repeat 2")
+    assert told["command"].startswith("weftc bench iteration-128-256 --quick --scale 0.01 --threads 1 --repeat 2")
     (found,) = told["contests"]
-    assert [m["peer"] for m in found["measurements"]] == ["weft-layer", "gemm"]
+    assert [m["peer"] for m in found["measurements"]] == ["weftc-layer", "gemm"]
     ours, gemm = found["measurements"]
     assert (len(ours["wall"]), len(gemm["cpu"])) == (2, 2)
     assert gemm["ratio"]["wall_min"] == pytest.approx(min(gemm["wall"]) / min(ours["wall"]))
     assert (ours["agreement"]["rows"], ours["facts"]["labels"]) == (0, "held")
     assert told["targets"][0]["mark"] in ("aim met", "met", "not met")
     assert told["machine"]["torch"]
-    assert "iteration-128-256: weft, one layer: starts" in err
+    assert "iteration-128-256: weftc, one layer: starts" in err
     assert "| pure GEMM (limit) |" in path.read_text()
 
 
@@ -168,7 +170,7 @@ def test_what_a_certificate_costs(run: Run) -> None:
     code, out, _ = run("certificate-32-1000", "--scale", 0.05, "--repeat", 2, "--json")
     (found,) = json.loads(out)["contests"]
     assert code == 0
-    assert [m["peer"] for m in found["measurements"]] == ["weft-layer", "trusted", "certified"]
+    assert [m["peer"] for m in found["measurements"]] == ["weftc-layer", "trusted", "certified"]
     ours, trusted, certified = found["measurements"]
     settled = [m["facts"]["tiers"] for m in found["measurements"]]
     assert settled[1]["bound"] == 1000  # the masks of 1,000 centers alone: no row was in doubt
@@ -182,19 +184,19 @@ def test_contests_are_told_one_by_one(run: Run, monkeypatch: pytest.MonkeyPatch)
     code, out, _ = run("lloyd-16-64", "--threads", 1)
     assert code == 0
     assert out.startswith(contest_text(made) + "\n\ntargets (wall time, fastest runs)\n")
-    assert out.endswith("\n$ weft bench lloyd-16-64 --threads 1\n")
+    assert out.endswith("\n$ weftc bench lloyd-16-64 --threads 1\n")
 
 
 def test_exit_code_tells_of_wrong_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = contest("lloyd-2-10", measured("weft", [1.0], agreement=Agreement(1, trouble="1 label is wrong")))
+    wrong = contest("lloyd-2-10", measured("weftc", [1.0], agreement=Agreement(1, trouble="1 label is wrong")))
     monkeypatch.setattr(running, "bench", lambda *_, **__: results(wrong))
     code, out, err = run("lloyd-2-10", "--json")
     assert (code, json.loads(out)["ok"]) == (1, False)
-    assert err.endswith("error: lloyd-2-10: weft: 1 label is wrong\n")
+    assert err.endswith("error: lloyd-2-10: weftc: 1 label is wrong\n")
 
 
 def test_help_imports_no_tensor_library() -> None:
-    code = "import sys; from weft.cli import main; main(['bench', '--list']); print('torch' in sys.modules)"
+    code = "import sys; from weftc.cli import main; main(['bench', '--list']); print('torch' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": ""}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert found.stdout.splitlines()[-1] == "False"

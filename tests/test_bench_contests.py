@@ -1,4 +1,4 @@
-"""`weft bench`: contests in alternating rounds, in processes of their own."""
+"""`weftc bench`: contests in alternating rounds, in processes of their own."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pytest
 
 import bench_peers
 from benching import SMALL, TWICE, Local, peer, quiet
-from weft.bench.contest import Effort, hold
-from weft.bench.memory import Peak
-from weft.bench.peers import PEERS, Peer
-from weft.bench.peers.ours import Clustering
-from weft.bench.process import Processes
-from weft.bench.profiling import profile
-from weft.bench.results import Contest, Results
-from weft.bench.samples import arrays
-from weft.bench.starting import starts
-from weft.bench.tables import contest_text
-from weft.bench.workloads import NAMES, Workload, find
+from weftc.tools.bench.contest import Effort, hold
+from weftc.tools.bench.memory import Peak
+from weftc.tools.bench.peers import PEERS, Peer
+from weftc.tools.bench.peers.ours import ClusteringPeer
+from weftc.tools.bench.process import Processes
+from weftc.tools.bench.profiling import profile
+from weftc.tools.bench.results import Contest, Results
+from weftc.tools.bench.samples import arrays
+from weftc.tools.bench.starting import starts
+from weftc.tools.bench.tables import contest_text
+from weftc.tools.bench.workloads import NAMES, Workload, find
 
 Contend = Callable[..., Contest]
 
@@ -69,7 +69,7 @@ def test_a_sabotaged_peer_is_not_timed(contend: Contend) -> None:
 
 
 def test_one_wrong_label_of_ours_stops_the_comparison(contend: Contend) -> None:
-    contest = contend(**{"weft-x": peer(wrong=1), "two": peer()})
+    contest = contend(**{"weftc-x": peer(wrong=1), "two": peer()})
     assert contest.measurements[0].agreement.trouble == "1 of 300 labels are not the exact ones"
     assert contest.ours is None
     assert contest.ratio("two") is None
@@ -107,7 +107,7 @@ def test_a_slow_peer_runs_fewer_iterations_and_is_scaled(contend: Contend) -> No
 
 def test_ours_and_scikit_learn_settle_together(contend: Contend) -> None:
     apart = Workload("apart", "means", 200, 2, 2, 40, (), (200, 40), data="blobs")
-    contest = contend(apart, **{"weft": PEERS["weft"], "sklearn-lloyd": PEERS["sklearn-lloyd"]})
+    contest = contend(apart, **{"weftc": PEERS["weftc"], "sklearn-lloyd": PEERS["sklearn-lloyd"]})
     ours, lloyd = contest.measurements
     assert ours.iterations < 40
     assert abs(ours.iterations - lloyd.iterations) <= 1
@@ -171,7 +171,7 @@ def test_peak_sees_what_is_gone_again() -> None:
 
 def test_profile_tells_phases_functions_and_operations() -> None:
     work = replace(SMALL, n=60)
-    ours = Clustering()
+    ours = ClusteringPeer()
     ours.prepare(work, 1)
     text = profile(ours, ours.hold(arrays(work)), 3)
     assert "each further one" in text
@@ -181,7 +181,7 @@ def test_profile_tells_phases_functions_and_operations() -> None:
 
 def test_time_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     chains = {"json": {"a nap": "time.sleep(0.2); x = 1", "nothing": "x"}, "no_such_module_at_all": {"absent": ""}}
-    monkeypatch.setattr("weft.bench.starting.CHAINS", chains)
+    monkeypatch.setattr("weftc.tools.bench.starting.CHAINS", chains)
     nap, nothing = starts(2, 1, quiet)
     assert (nap.what, nothing.what) == ("a nap", "nothing")
     assert (len(nap.seconds), len(nothing.seconds)) == (2, 2)

@@ -1,4 +1,4 @@
-"""`weft bench`: ratios, targets and verdicts."""
+"""`weftc bench`: ratios, targets and verdicts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 
 from benching import SMALL, contest, measured, results
 from pages import ROOT
-from weft.bench.peers import PEERS
-from weft.bench.peers.ours import TRUSTING, ragged_sizes
-from weft.bench.results import Agreement
-from weft.bench.samples import arrays
-from weft.bench.targets import TARGETS, Target
-from weft.bench.verdicts import mark, verdicts
-from weft.bench.workloads import NAMES, WORKLOADS, find, scaled
-from weft_runtime import segment
-from weft_runtime.native import building, library
+from weftc.tools.bench.peers import PEERS
+from weftc.tools.bench.peers.ours import TRUSTING, ragged_sizes
+from weftc.tools.bench.results import Agreement
+from weftc.tools.bench.samples import arrays
+from weftc.tools.bench.targets import TARGETS, SpeedTarget
+from weftc.tools.bench.verdicts import mark, verdicts
+from weftc.tools.bench.workloads import NAMES, WORKLOADS, find, scaled
+from weftc_runtime.exact import segments as segment
+from weftc_runtime.kernels.native import building, library
 
 sort = segment.SegmentSum._sort
 
 
 def test_ratios_are_of_times_per_iteration() -> None:
-    ours = measured("weft", [1.0, 3.0, 2.0], [2.0, 2.5, 4.0])
+    ours = measured("weftc", [1.0, 3.0, 2.0], [2.0, 2.5, 4.0])
     lloyd = measured("sklearn-lloyd", [8.0, 6.0, 7.0], [5.0, 9.0, 9.0])
     faiss = measured("faiss", [3.0], [3.0], iterations=5)
     found = contest("lloyd-16-64", ours, lloyd, faiss)
@@ -31,26 +31,26 @@ def test_ratios_are_of_times_per_iteration() -> None:
     assert found.ratio("sklearn-lloyd", typical=True) == 3.5
     assert found.ratio("sklearn-lloyd", "cpu") == 2.5
     assert found.ratio("faiss") == 6.0  # 3 s for half of the iterations
-    assert found.ratio("weft") == 1.0
+    assert found.ratio("weftc") == 1.0
     assert found.ratio("sklearn-elkan") is None
 
 
 def test_marks() -> None:
-    ratio = Target("", (), (), 2.0, 4.0)
+    ratio = SpeedTarget("", (), (), 2.0, 4.0)
     assert [mark(ratio, v) for v in (1.99, 2.0, 3.99, 4.0)] == ["not met", "met", "met", "aim met"]
-    limit = Target("", (), (), 1.5, 1.2, "within")
+    limit = SpeedTarget("", (), (), 1.5, 1.2, "within")
     assert [mark(limit, v) for v in (1.51, 1.5, 1.21, 1.2)] == ["not met", "met", "met", "aim met"]
-    assert mark(Target("", (), (), 1000), 1e6) == "met"  # there is no aim
+    assert mark(SpeedTarget("", (), (), 1000), 1e6) == "met"  # there is no aim
 
 
 def test_a_target_is_judged_by_its_worst_workload_and_its_fastest_peer() -> None:
-    small = contest("lloyd-16-64-small", measured("weft", [1.0]), measured("sklearn-lloyd", [5.0]))
-    large = contest("lloyd-16-64", measured("weft", [1.0]), measured("sklearn-lloyd", [3.0]), measured("faiss", [9.0]))
+    small = contest("lloyd-16-64-small", measured("weftc", [1.0]), measured("sklearn-lloyd", [5.0]))
+    large = contest("lloyd-16-64", measured("weftc", [1.0]), measured("sklearn-lloyd", [3.0]), measured("faiss", [9.0]))
     lloyd, faiss, *_ = verdicts(results(small, large))
     assert (lloyd.measured, lloyd.workload, lloyd.mark, lloyd.complete) == (3.0, "lloyd-16-64", "met", True)
     assert (faiss.measured, faiss.mark, faiss.complete) == (9.0, "aim met", False)
     clustered = contest(
-        "clustered-16-64", measured("weft", [1.0]), measured("sklearn-lloyd", [9.0]), measured("faiss", [2.0])
+        "clustered-16-64", measured("weftc", [1.0]), measured("sklearn-lloyd", [9.0]), measured("faiss", [2.0])
     )
     against_lloyd, against_all, *_ = verdicts(results(clustered))
     assert (against_lloyd.measured, against_lloyd.mark) == (9.0, "met")
@@ -59,10 +59,10 @@ def test_a_target_is_judged_by_its_worst_workload_and_its_fastest_peer() -> None
 
 def test_a_limit_is_how_many_times_longer_we_take() -> None:
     one = contest(
-        "iteration-128-256", measured("weft-layer", [1.3], iterations=1), measured("gemm", [1.0], iterations=1)
+        "iteration-128-256", measured("weftc-layer", [1.3], iterations=1), measured("gemm", [1.0], iterations=1)
     )
     two = contest(
-        "iteration-32-1000", measured("weft-layer", [2.0], iterations=1), measured("gemm", [1.0], iterations=1)
+        "iteration-32-1000", measured("weftc-layer", [2.0], iterations=1), measured("gemm", [1.0], iterations=1)
     )
     (found,) = verdicts(results(one, two))
     assert (found.measured, found.workload, found.mark) == (2.0, "iteration-32-1000", "not met")
@@ -71,7 +71,7 @@ def test_a_limit_is_how_many_times_longer_we_take() -> None:
 
 def test_a_certificate_is_measured_against_answers_that_are_trusted() -> None:
     def layer(seconds: float) -> list[str]:
-        ours = measured("weft-layer", [seconds], iterations=1)
+        ours = measured("weftc-layer", [seconds], iterations=1)
         trusted = measured("trusted", [1.0], iterations=1, agreement=Agreement(rows=3))
         return [v.mark for v in verdicts(results(contest("certificate-32-1000", ours, trusted)))]
 
@@ -93,7 +93,7 @@ def test_torch_alone_runs_without_native_kernels(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(library.Library, kernel, lambda *_: asked.append("native"))
     monkeypatch.setattr(segment.SegmentSum, "_sort", lambda sums: asked.append("torch") or sort(sums))
     work = replace(find("torch-16-64"), n=3000, k=64)
-    alone = PEERS["weft-torch"].make()
+    alone = PEERS["weftc-torch"].make()
     alone.prepare(work, 1)
     answer = alone.run(alone.hold(arrays(work)), 2)
     assert asked == ["torch"]
@@ -101,15 +101,15 @@ def test_torch_alone_runs_without_native_kernels(monkeypatch: pytest.MonkeyPatch
 
 
 def test_memory_is_per_point_beyond_what_threads_may_take() -> None:
-    ours = measured("weft", [1.0], memory=2 * 2 * 2**20 + 25_000)
+    ours = measured("weftc", [1.0], memory=2 * 2 * 2**20 + 25_000)
     found = verdicts(results(contest("lloyd-2-10", ours, n=1000)))[-1]
     assert (found.measured, found.mark) == (25.0, "not met")
-    ours = measured("weft", [1.0], memory=2 * 2 * 2**20 + 24_000)
+    ours = measured("weftc", [1.0], memory=2 * 2 * 2**20 + 24_000)
     assert verdicts(results(contest("lloyd-2-10", ours, n=1000)))[-1].mark == "met"
 
 
 def test_what_was_not_measured_is_not_met() -> None:
-    found = verdicts(results(contest("lloyd-2-10", measured("weft", [1.0]))))
+    found = verdicts(results(contest("lloyd-2-10", measured("weftc", [1.0]))))
     assert [v.mark for v in found] == ["not measured", "not measured"]
 
 
@@ -120,7 +120,7 @@ def test_targets_and_workloads_name_what_exists() -> None:
             assert set(target.against) <= set(find(name).entries) | {"sklearn-elkan"}, (target.what, name)
     for work in WORKLOADS:
         assert set(work.entries) <= set(PEERS)
-        assert work.entries[0].startswith("weft")
+        assert work.entries[0].startswith("weftc")
         assert {name for name, _ in work.few} <= set(work.entries)
 
 

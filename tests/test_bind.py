@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from weft.errors import InputError
-from weft.language.bind import Bound, bind, split
-from weft.language.check import check
-from weft.language.parse import parse
-from weft.source import Source
+from weftc.core.errors import InputError
+from weftc.core.source import Source
+from weftc.language.bind import BoundSpec, bind, split
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parse
 
 SPEC = check(
     parse(
@@ -43,7 +43,7 @@ def refused(dims: dict[str, object], params: dict[str, object]) -> str:
 
 def test_values_are_kept_as_given_and_defaults_left_open() -> None:
     bound = bind(SPEC, {"k": 5, "d": 2}, {"gamma": 1, "tau": "99.9"})
-    assert bound == Bound(SPEC, {"k": 5, "d": 2}, {"gamma": 1.0, "tau": 99.9})
+    assert bound == BoundSpec(SPEC, {"k": 5, "d": 2}, {"gamma": 1.0, "tau": 99.9})
     assert list(bound.dims) == ["k", "d"]
     assert Fraction(repr(bound.params["tau"])) == Fraction(999, 10)
 
@@ -54,11 +54,11 @@ def test_strings_of_the_command_line_are_numbers() -> None:
 
 
 NAMES = "(mine has k, d, tau, gamma, m, share, half, step, odd)"
-WHOLE = "the dimension k must be a positive whole number, not {}; for example -D k=5"
-FINITE = "the parameter gamma must be a finite number, not {}; for example -D gamma=0.5"
+WHOLE = "the dimension k must be a positive whole number, not {}; for example dims={{'k': 5}}"
+FINITE = "the parameter gamma must be a finite number, not {}; for example params={{'gamma': 0.5}}"
 MESSAGES: list[tuple[dict[str, object], dict[str, object], str]] = [
-    ({}, {"gamma": 1}, "mine needs the dimensions k and d; for example -D k=5 -D d=6"),
-    ({"k": 5}, {"gamma": 1}, "mine needs the dimension d; for example -D d=5"),
+    ({}, {"gamma": 1}, "mine needs the dimensions k and d; for example dims={'k': 5, 'd': 6}"),
+    ({"k": 5}, {"gamma": 1}, "mine needs the dimension d; for example dims={'d': 5}"),
     ({"k": 0, "d": 2}, {"gamma": 1}, WHOLE.format("0")),
     ({"k": 2.5, "d": 2}, {"gamma": 1}, WHOLE.format("2.5")),
     ({"k": "five", "d": 2}, {"gamma": 1}, WHOLE.format("five")),
@@ -74,7 +74,8 @@ MESSAGES: list[tuple[dict[str, object], dict[str, object], str]] = [
     (
         DIMS,
         {},
-        "the parameter gamma has no default (> 0); give one, for example -D gamma=1 (declared at mine.weft:5:31)",
+        "the parameter gamma has no default (> 0); give one, for example params={'gamma': 1} "
+        "(declared at mine.weft:5:31)",
     ),
     (
         DIMS,
@@ -104,7 +105,7 @@ MESSAGES: list[tuple[dict[str, object], dict[str, object], str]] = [
     (
         {"d": 2, "k": 2},
         {"gamma": 1},
-        "the default of odd cannot be computed from these values; give it, for example -D odd=1 "
+        "the default of odd cannot be computed from these values; give it, for example params={'odd': 1} "
         "(declared at mine.weft:6:70)",
     ),
 ]
@@ -123,7 +124,7 @@ def test_a_computed_default_out_of_its_range_is_noticed() -> None:
     params = "param a = 1, b = a - 2, c = b * 2 > 0"
     spec = check(parse(f"algorithm t tokens i in p inputs x[i] : R^d {params} layer x[i] = b*x[i] outputs x"))
     with pytest.raises(
-        InputError, match=r"the default of c comes to -2 here, but must be > 0; give it, for example -D"
+        InputError, match=r"the default of c comes to -2 here, but must be > 0; give it, for example params="
     ):
         bind(spec, {"d": 1}, {})
     assert bind(spec, {"d": 1}, {"a": 3}).params == {"a": 3.0}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from verifying import NEAREST
-from weft.compiling import checked_spec
-from weft.evidence.inputs import FAMILIES, cases, conform
-from weft.evidence.shrinking import smaller
-from weft.meaning.interpreter import Interpreter
+from weftc.compiling import checked_spec
+from weftc.interpreter.interpreter import Interpreter
+from weftc.verification.cases.inputs import FAMILIES, cases, conform
+from weftc.verification.cases.shrinking import smaller
 
 DECLARED = """algorithm declared
 tokens i in points, j in centers : k

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import weft
+import weftc
 from agreement import default_dims
-from weft.compiling import checked_spec
-from weft.evidence.certificate import Certificate, Certifier
-from weft.evidence.inputs import FAMILIES, cases
-from weft.evidence.stepwise import Stepwise
-from weft.language.tempering import has_choices
-from weft.locate import catalogue
-from weft.meaning.interpreter import EvaluationError
-from weft.meaning.noise import draw
-from weft.temperature import lead
+from weftc.compiling import checked_spec
+from weftc.files.locate import catalogue
+from weftc.interpreter.interpreter import EvaluationError
+from weftc.interpreter.noise import draw
+from weftc.passes.finite_temperature import has_choices
+from weftc.passes.sharpness import lead
+from weftc.verification.cases.inputs import FAMILIES, cases
+from weftc.verification.steps.stepwise import Stepwise
+from weftc.verification.temperature.certificate import Certificate, Certifier
 
 CHOOSING = [e.name for e in catalogue() if has_choices(checked_spec(e.name))]
 SHARPNESS = (3.0, 1e2, 1e4, 1e6)
@@ -87,9 +87,9 @@ def test_the_bound_shrinks_with_the_temperature() -> None:
 
 
 def test_a_verdict_shows_leads_layer_by_layer() -> None:
-    made = weft.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=50.0)
+    made = weftc.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=50.0)
     points = {"x": np.array([[0.0], [1.0], [9.0], [10.0]]), "c": np.array([[0.0], [6.0]])}
-    verdict = weft.verify(made, data=points, cases=1, dtypes=("float64",))
+    verdict = weftc.verify(made, data=points, cases=1, dtypes=("float64",))
     (check,) = [check for check in verdict.checks if check.leads]
     assert check.name == "temperature (sharpness 50)"
     first = check.leads[0]

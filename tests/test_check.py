@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from spec_texts import GOOD, SHIPPED, with_equation
-from weft import syntax as ast
-from weft.errors import SpecError
-from weft.language.check import check, type_of
-from weft.language.parse import parse, read_spec
-from weft.types import Checked, FieldType
+from weftc.core import syntax as ast
+from weftc.core.errors import SpecError
+from weftc.core.types import Checked, FieldType
+from weftc.language.check.check import check, type_of
+from weftc.language.parse.parse import parse, read_spec
 
 
 def checked(equation: str) -> Checked:

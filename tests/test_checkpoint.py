@@ -20,10 +20,10 @@ from safetensors import safe_open
 from safetensors.numpy import save as save_arrays
 
 from programs import dual_ascent, hard_clustering, largest, with_objective
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.errors import ModelError
-from weft_runtime.ir import FORMAT, Slot, Weighting
-from weft_runtime.manifest import decode_program, encode
+from weftc_runtime.errors import ModelError
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.codec import decode_program, encode
+from weftc_runtime.format.program import FORMAT, Slot, Weighting
 
 GOOD = with_objective(hard_clustering(2, 3, style="dot", layers=4))
 
@@ -41,9 +41,9 @@ def pack(header: Any, body: bytes) -> bytes:
 def edit(change: Callable[[dict[str, Any]], None]) -> bytes:
     """A valid file with its document changed."""
     header, body = unpack(GOOD.to_bytes())
-    document = json.loads(header["__metadata__"]["weft"])
+    document = json.loads(header["__metadata__"]["weftc"])
     change(document)
-    header["__metadata__"]["weft"] = json.dumps(document)
+    header["__metadata__"]["weftc"] = json.dumps(document)
     return pack(header, body)
 
 
@@ -101,7 +101,7 @@ def test_other_readers_can_open_it(tmp_path: Path) -> None:
     GOOD.save(tmp_path / "m.safetensors")
     with safe_open(tmp_path / "m.safetensors", "np") as file:
         assert set(file.keys()) == set(GOOD.tensors)
-        assert list(file.metadata()) == ["weft"]
+        assert list(file.metadata()) == ["weftc"]
         assert np.array_equal(file.get_tensor("assign.q"), GOOD.tensors["assign.q"])
 
 
@@ -132,9 +132,10 @@ def test_saving_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_importing_the_file_format_does_not_import_torch() -> None:
     code = (
-        "import sys, weft_runtime, weft_runtime.ir, weft_runtime.checkpoint, weft_runtime.noise, weft_runtime.initial;"
-        "assert not {'torch', 'lark', 'networkx', 'sklearn', 'ot', 'weft'} & set(sys.modules), 'too much';"
-        "weft_runtime.load; assert 'torch' in sys.modules and 'weft' not in sys.modules"
+        "import sys, weftc_runtime, weftc_runtime.format.program, weftc_runtime.format.checkpoint;"
+        "import weftc_runtime.data.noise, weftc_runtime.data.initial;"
+        "assert not {'torch', 'lark', 'networkx', 'sklearn', 'ot', 'weftc'} & set(sys.modules), 'too much';"
+        "weftc_runtime.load; assert 'torch' in sys.modules and 'weftc' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -157,7 +158,7 @@ def moved() -> bytes:
 def infinite() -> bytes:
     """A parameter that JSON can write but float64 cannot hold."""
     header, body = unpack(edit(lambda document: document.update(params={"g": 12345})))
-    header["__metadata__"]["weft"] = header["__metadata__"]["weft"].replace("12345", "1e999")
+    header["__metadata__"]["weftc"] = header["__metadata__"]["weftc"].replace("12345", "1e999")
     return pack(header, body)
 
 
@@ -174,7 +175,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("header doubled key", pack(b'{"a": 1, "a": 2}', b""), "twice"),
     ("foreign", save_arrays({"w": np.zeros(3)}), "not one that Weft wrote"),
     ("foreign metadata", save_arrays({"w": np.zeros(3)}, metadata={"format": "pt"}), "not one that Weft wrote"),
-    ("float32", save_arrays({"w": np.zeros(3, np.float32)}, metadata={"weft": "{}"}), "stored as F32"),
+    ("float32", save_arrays({"w": np.zeros(3, np.float32)}, metadata={"weftc": "{}"}), "stored as F32"),
     ("overlap", moved(), "overlaps another or leaves a gap"),
     ("cut off", GOOD.to_bytes()[:-9], "cut off"),
     ("appended", GOOD.to_bytes() + b"12345678", "8 bytes that belong to no tensor"),
@@ -345,7 +346,7 @@ def test_damaged_documents_give_success_or_a_model_error() -> None:
     outcomes = {"loaded": 0, "refused": 0}
     values: list[Any] = [None, 0, -1, 1.5, "", "x", [], {}, True, [[]], 1 << 70, "points", "1/2", "c2"]
     for _ in range(600):
-        document = json.loads(header["__metadata__"]["weft"])
+        document = json.loads(header["__metadata__"]["weftc"])
         node: Any = document
         while True:
             keys = list(node) if isinstance(node, dict) else range(len(node))
@@ -355,7 +356,7 @@ def test_damaged_documents_give_success_or_a_model_error() -> None:
                 continue
             node[key] = rng.choice(values)
             break
-        changed = {**header, "__metadata__": {"weft": json.dumps(document)}}
+        changed = {**header, "__metadata__": {"weftc": json.dumps(document)}}
         try:
             Checkpoint.from_bytes(pack(changed, body))
             outcomes["loaded"] += 1

@@ -1,4 +1,4 @@
-"""`weft run`: from data files to a folder of results, and `weft verify` from the command line."""
+"""`weftc run`: from data files to a folder of results, and `weftc verify` from the command line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import cli
-from weft.commands import folder
-from weft.commands import run as command_run
-from weft.commands.datafiles import read_table
-from weft.commands.folder import whole_file, whole_folder
-from weft.commands.options import UsageError
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.touched import stated
+from weftc import cli
+from weftc.commands import run as command_run
+from weftc.commands.options import UsageError
+from weftc.files import folder
+from weftc.files.datafiles import read_table
+from weftc.files.folder import whole_file, whole_folder
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.writes import stated
 
 Weft = Callable[..., tuple[int, str, str]]
 
@@ -38,7 +38,7 @@ outputs centers = c, half[j] = 0.5 * c[j], size[j] = |c[j]|^2, y
 
 
 @pytest.fixture
-def weft(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weft:
+def weftc(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weft:
     monkeypatch.chdir(tmp_path)
     Path("points.csv").write_text(POINTS)
     Path("start.csv").write_text("0,0\n4,4\n")
@@ -58,8 +58,8 @@ def read(path: str) -> list[list[float]]:
 # ---- results ---------------------------------------------------------------------------------------------------------
 
 
-def test_one_command_from_points_to_clusters(weft: Weft) -> None:
-    code, out, err = weft("run", "lloyd", "--data", "points.csv", "-D", "k=3", "-o", "out/")
+def test_one_command_from_points_to_clusters(weftc: Weft) -> None:
+    code, out, err = weftc("run", "lloyd", "--data", "points.csv", "-D", "k=3", "-o", "out/")
     assert (code, err) == (0, "")
     assert sorted(p.name for p in Path("out").iterdir()) == ["centers.csv", "labels.csv"]
     centers = read_table(Path("out/centers.csv"))
@@ -72,11 +72,12 @@ def test_one_command_from_points_to_clusters(weft: Weft) -> None:
     assert "lloyd: k = 3, d = 2" in out
     assert "nothing changes any more" in out
     assert f"objective  {distances.min(1).sum():.17g}" in out
-    assert "labels.csv   5 rows: index of centers, counted from 0" in out
+    sizes = ", ".join(str(int(n)) for n in np.bincount(labels.values[:, 0].astype(int), minlength=3))
+    assert f"labels.csv   5 rows: index of centers, counted from 0 (sizes {sizes})" in out
 
 
-def test_start_layers_and_json(weft: Weft) -> None:
-    code, out, _ = weft(
+def test_start_layers_and_json(weftc: Weft) -> None:
+    code, out, _ = weftc(
         "run", "lloyd", "--data", "points.csv", "--init", "start.csv", "--layers", "1", "-o", "out", "--json"
     )
     data = json.loads(out)
@@ -91,52 +92,53 @@ def test_start_layers_and_json(weft: Weft) -> None:
         "rows": 5,
         "columns": ["centers_index_from_0"],
         "meaning": "index of centers, counted from 0",
+        "sizes": [4, 1],
     }
     assert sum(data["settled"].values()) > 0
 
 
-def test_labels_are_made_with_the_centers_that_are_written(weft: Weft) -> None:
+def test_labels_are_made_with_the_centers_that_are_written(weftc: Weft) -> None:
     Path("line.csv").write_text("0\n4\n5\n")
     Path("start.csv").write_text("0\n9\n")
-    assert weft("run", "lloyd", "--data", "line.csv", "--init", "start.csv", "--layers", "1")[0] == 0
+    assert weftc("run", "lloyd", "--data", "line.csv", "--init", "start.csv", "--layers", "1")[0] == 0
     # the layer assigned 4 to the first center; the centers are then 2 and 5, and 4 is nearer to the second
     assert read("lloyd-out/centers.csv") == [[2], [5]]
     assert read("lloyd-out/labels.csv") == [[0], [1], [1]]
 
 
-def test_a_model_runs_like_its_spec(weft: Weft) -> None:
-    assert weft("compile", "lloyd", "-D", "d=2", "-D", "k=2", "-o", "m.safetensors")[0] == 0
+def test_a_model_runs_like_its_spec(weftc: Weft) -> None:
+    assert weftc("compile", "lloyd", "-D", "d=2", "-D", "k=2", "-o", "m.safetensors")[0] == 0
     shared = ["--data", "points.csv", "--init", "start.csv"]
-    assert weft("run", "m.safetensors", *shared, "-o", "a")[0] == 0
-    assert weft("run", "lloyd", *shared, "-o", "b")[0] == 0
+    assert weftc("run", "m.safetensors", *shared, "-o", "a")[0] == 0
+    assert weftc("run", "lloyd", *shared, "-o", "b")[0] == 0
     for name in ("centers.csv", "labels.csv"):
         assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
-    code, _, err = weft("run", "m.safetensors", *shared, "-D", "k=3", "-o", "c")
+    code, _, err = weftc("run", "m.safetensors", *shared, "-D", "k=3", "-o", "c")
     assert code == 2
     assert "this model was compiled with k = 2" in err
     Path("three.csv").write_text("1,2,3\n4,5,6\n")
-    code, _, err = weft("run", "m.safetensors", "--data", "three.csv", "-o", "c")
+    code, _, err = weftc("run", "m.safetensors", "--data", "three.csv", "-o", "c")
     assert code == 1
     assert "three.csv has 3 columns, but x needs 2 (d is set by the model); choose with --columns ..." in err
-    code, _, err = weft("run", "m.safetensors", *shared, "--scores", "dot", "-o", "c")
+    code, _, err = weftc("run", "m.safetensors", *shared, "--scores", "dot", "-o", "c")
     assert code == 2
     assert "--scores is chosen when a spec is compiled" in err
 
 
-def test_a_model_runs_as_many_layers_as_it_was_compiled_for(weft: Weft) -> None:
-    weft("compile", "lloyd", "-D", "d=2", "-D", "k=2", "--layers", "7", "-o", "m.safetensors")
+def test_a_model_runs_as_many_layers_as_it_was_compiled_for(weftc: Weft) -> None:
+    weftc("compile", "lloyd", "-D", "d=2", "-D", "k=2", "--layers", "7", "-o", "m.safetensors")
     shared = ["run", "m.safetensors", "--data", "points.csv", "--json", "--force", "-o", "a"]
-    assert json.loads(weft(*shared)[1])["layers"] == 7
-    assert json.loads(weft(*shared, "--layers", "3")[1])["layers"] == 3
-    assert json.loads(weft(*shared, "--until-stable")[1])["layers"] < 7
+    assert json.loads(weftc(*shared)[1])["layers"] == 7
+    assert json.loads(weftc(*shared, "--layers", "3")[1])["layers"] == 3
+    assert json.loads(weftc(*shared, "--until-stable")[1])["layers"] < 7
 
 
-def test_several_inputs_columns_and_expressions(weft: Weft) -> None:
+def test_several_inputs_columns_and_expressions(weftc: Weft) -> None:
     Path("weighted.weft").write_text(WEIGHTED)
     Path("all.csv").write_text("a,b,mass,group,name\n0,0,1,0,p\n2,0,3,0,q\n5,5,1,2,r\n")
     given = ["--data", "x=all.csv", "--columns", "x=a,b", "--data", "w=all.csv", "--columns", "w=mass"]
     given += ["--data", "y=all.csv", "--columns", "y=group", "-D", "k=3"]
-    code, out, err = weft("run", "weighted.weft", *given, "-o", "out")
+    code, out, err = weftc("run", "weighted.weft", *given, "-o", "out")
     assert (code, err) == (0, "")
     assert "layers     2" in out
     assert read("out/centers.csv") == [[1.5, 0], [2, 0], [5, 5]]
@@ -146,52 +148,52 @@ def test_several_inputs_columns_and_expressions(weft: Weft) -> None:
     assert Path("out/centers.csv").read_text().splitlines()[0] == "a,b"
 
 
-def test_tables_over_two_open_sets_are_written_on_request(weft: Weft) -> None:
+def test_tables_over_two_open_sets_are_written_on_request(weftc: Weft) -> None:
     Path("x.csv").write_text("0\n1\n")
     given = ["run", "sinkhorn_dual", "--data", "x=x.csv", "--data", "y=x.csv", "--layers", "2", "-D", "lambda=1"]
-    assert weft(*given, "-o", "a")[0] == 0
+    assert weftc(*given, "-o", "a")[0] == 0
     assert sorted(p.name for p in Path("a").iterdir()) == ["u.csv", "v.csv"]
-    assert weft(*given, "-o", "b", "--outputs", "plan")[0] == 0
+    assert weftc(*given, "-o", "b", "--outputs", "plan")[0] == 0
     assert [p.name for p in Path("b").iterdir()] == ["plan.csv"]
     assert np.array(read("b/plan.csv")).shape == (2, 2)
-    code, _, err = weft(*given, "-o", "c", "--outputs", "plam")
+    code, _, err = weftc(*given, "-o", "c", "--outputs", "plam")
     assert code == 2
     assert "there is no output plam; did you mean 'plan'?" in err
 
 
 @pytest.mark.parametrize("form", ["tsv", "npy"])
-def test_other_formats_hold_the_same_numbers(form: str, weft: Weft) -> None:
+def test_other_formats_hold_the_same_numbers(form: str, weftc: Weft) -> None:
     given = ["run", "lloyd", "--data", "points.csv", "-D", "k=2"]
-    weft(*given, "-o", "a")
-    weft(*given, "-o", "b", "--format", form)
+    weftc(*given, "-o", "a")
+    weftc(*given, "-o", "b", "--format", form)
     assert read(f"b/centers.{form}") == read("a/centers.csv")
     assert read(f"b/labels.{form}") == read("a/labels.csv")
 
 
-def test_results_are_the_start_of_the_next_run(weft: Weft) -> None:
+def test_results_are_the_start_of_the_next_run(weftc: Weft) -> None:
     given = ["run", "lloyd", "--data", "points.csv"]
-    assert weft(*given, "-D", "k=2", "--layers", "1", "-o", "a")[0] == 0
-    assert weft(*given, "--init", "a/centers.csv", "--layers", "1", "-o", "b")[0] == 0
-    assert weft(*given, "-D", "k=2", "--layers", "2", "-o", "c")[0] == 0
+    assert weftc(*given, "-D", "k=2", "--layers", "1", "-o", "a")[0] == 0
+    assert weftc(*given, "--init", "a/centers.csv", "--layers", "1", "-o", "b")[0] == 0
+    assert weftc(*given, "-D", "k=2", "--layers", "2", "-o", "c")[0] == 0
     assert Path("b/centers.csv").read_bytes() == Path("c/centers.csv").read_bytes()
 
 
-def test_seed_and_dtype(weft: Weft) -> None:
+def test_seed_and_dtype(weftc: Weft) -> None:
     given = ["run", "lloyd", "--data", "points.csv", "-D", "k=2", "--layers", "0"]
     starts = set()
     for seed in range(8):
-        assert weft(*given, "--seed", seed, "-o", f"s{seed}")[0] == 0
+        assert weftc(*given, "--seed", seed, "-o", f"s{seed}")[0] == 0
         starts.add(Path(f"s{seed}/centers.csv").read_text())
     assert len(starts) > 1
-    assert weft(*given, "--dtype", "float32", "-o", "f")[0] == 0
+    assert weftc(*given, "--dtype", "float32", "-o", "f")[0] == 0
 
 
 # ---- the starter spec ------------------------------------------------------------------------------------------------
 
 
-def test_the_starter_spec_compiles_and_runs(weft: Weft) -> None:
-    weft("new", "mine")
-    code, out, err = weft("run", "mine.weft", "--data", "points.csv", "-D", "k=2", "-D", "rate=1/2")
+def test_the_starter_spec_compiles_and_runs(weftc: Weft) -> None:
+    weftc("new", "mine")
+    code, out, err = weftc("run", "mine.weft", "--data", "points.csv", "-D", "k=2", "-D", "rate=1/2")
     assert (code, err) == (0, "")
     assert sorted(p.name for p in Path("mine-out").iterdir()) == ["centers.csv", "labels.csv"]
     assert "objective" in out
@@ -243,11 +245,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_write_nothing(case: str, weft: Weft) -> None:
+def test_mistakes_write_nothing(case: str, weftc: Weft) -> None:
     Path("wide.csv").write_text("1,2,3\n4,5,6\n")
     before = sorted(p.name for p in Path().iterdir())
     words, code, message = MISTAKES[case]
-    found, out, err = weft("run", "lloyd", *words, "-o", "out")
+    found, out, err = weftc("run", "lloyd", *words, "-o", "out")
     assert (found, out) == (code, "")
     assert err.startswith("error: ")
     assert message in err
@@ -255,35 +257,35 @@ def test_mistakes_write_nothing(case: str, weft: Weft) -> None:
     assert sorted(p.name for p in Path().iterdir()) == before
 
 
-def test_inputs_on_one_set_need_the_same_rows(weft: Weft) -> None:
+def test_inputs_on_one_set_need_the_same_rows(weftc: Weft) -> None:
     Path("weighted.weft").write_text(WEIGHTED)
     Path("w.csv").write_text("1\n2\n")
-    code, _, err = weft("run", "weighted.weft", "--data", "x=points.csv", "--data", "w=w.csv")
+    code, _, err = weftc("run", "weighted.weft", "--data", "x=points.csv", "--data", "w=w.csv")
     assert code == 1
     assert "x has 5 rows (points.csv), but w has 2 (w.csv); both belong to points" in err
-    code, _, err = weft("run", "weighted.weft", "--data", "points.csv", "--data", "w=points.csv")
+    code, _, err = weftc("run", "weighted.weft", "--data", "points.csv", "--data", "w=points.csv")
     assert code == 1
     assert "w is one number per token, but points.csv has 2 columns; choose with --columns w=..." in err
     Path("y.csv").write_text("0\n1\n2\n1\n0\n")
     Path("w.csv").write_text("1\n1\n1\n1\n1\n")
     given = ["run", "weighted.weft", "--data", "points.csv", "--data", "w=w.csv", "--data", "y=y.csv"]
-    code, _, err = weft(*given, "-D", "k=2")
+    code, _, err = weftc(*given, "-D", "k=2")
     assert code == 1
     assert "row 3 of y is 2; an index into centers is a whole number from 0 to 1" in err
-    assert weft(*given)[0] == 2
+    assert weftc(*given)[0] == 2
 
 
-def test_an_existing_folder_needs_force(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_folder_needs_force(weftc: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["run", "lloyd", "--data", "points.csv", "-D", "k=2", "-o", "out"]
-    assert weft(*given)[0] == 0
-    code, _, err = weft(*given)
+    assert weftc(*given)[0] == 0
+    code, _, err = weftc(*given)
     assert code == 2
     assert err == "error: the folder out exists; add --force to replace it, or choose another with -o\n"
-    assert weft(*given, "--force", "--seed", "1")[0] == 0
+    assert weftc(*given, "--force", "--seed", "1")[0] == 0
     monkeypatch.setattr(command_run, "_compute", None)  # from here on it is refused before anything runs
-    assert weft(*given)[0] == 2
+    assert weftc(*given)[0] == 2
     Path("out/notes.txt").write_text("mine")
-    code, _, err = weft(*given, "--force")
+    code, _, err = weftc(*given, "--force")
     assert code == 2
     assert "also holds notes.txt, which this run would not write" in err
     assert Path("out/notes.txt").read_text() == "mine"
@@ -313,7 +315,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_what_a_killed_run_of_the_same_process_number_left_is_in_nobodys_way(tmp_path: Path) -> None:
     """In a container every run may have the process number 1."""
-    killed = "import os, sys; from pathlib import Path; from weft.commands.folder import whole_folder\n"
+    killed = "import os, sys; from pathlib import Path; from weftc.files.folder import whole_folder\n"
     killed += "with whole_folder(Path(sys.argv[1]), ['a'], True) as partial: os._exit(9)"
     script = f"import os; os.getpid = lambda: 1\n{killed}"
     for _ in range(2):
@@ -327,12 +329,12 @@ def test_what_a_killed_run_of_the_same_process_number_left_is_in_nobodys_way(tmp
 
 def test_a_pipe_feeds_every_row_to_one_input(tmp_path: Path) -> None:
     rows = "".join(f"{n % 97},{n % 89}\n" for n in range(3000))
-    weft = [sys.executable, "-m", "weft", "run", "lloyd", "-D", "k=5", "--layers", "1", "-o", str(tmp_path / "out")]
+    weftc = [sys.executable, "-m", "weftc", "run", "lloyd", "-D", "k=5", "--layers", "1", "-o", str(tmp_path / "out")]
     for place in ("-", "/dev/stdin"):
-        done = subprocess.run([*weft, "--data", place, "--force"], input=rows, text=True, capture_output=True)
+        done = subprocess.run([*weftc, "--data", place, "--force"], input=rows, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         assert len((tmp_path / "out" / "labels.csv").read_text().splitlines()) == 3001
-    done = subprocess.run([*weft, "--data", "-", "--init", "/dev/stdin"], input=rows, text=True, capture_output=True)
+    done = subprocess.run([*weftc, "--data", "-", "--init", "/dev/stdin"], input=rows, text=True, capture_output=True)
     assert done.returncode == 2
     assert "cannot both be read from" in done.stderr
 
@@ -393,30 +395,30 @@ outputs x
 """
 
 
-def test_verify_shows_that_a_model_computes_its_spec(weft: Weft) -> None:
+def test_verify_shows_that_a_model_computes_its_spec(weftc: Weft) -> None:
     Path("tiny.weft").write_text(TINY)
     Path("x.csv").write_text("0.5\n2\n")
-    code, out, err = weft("verify", "tiny.weft", "--cases", "2")
+    code, out, err = weftc("verify", "tiny.weft", "--cases", "2")
     assert (code, err) == (0, "")
     assert out.startswith("tiny: proved")
     assert "your data" not in out
-    assert "your data" in weft("verify", "tiny.weft", "--cases", "1", "--data", "x.csv")[1]
+    assert "your data" in weftc("verify", "tiny.weft", "--cases", "1", "--data", "x.csv")[1]
 
 
-def test_verify_fails_for_weights_that_compute_something_else(weft: Weft) -> None:
+def test_verify_fails_for_weights_that_compute_something_else(weftc: Weft) -> None:
     Path("tiny.weft").write_text(TINY)
-    weft("compile", "tiny.weft", "-o", "good.safetensors")
+    weftc("compile", "tiny.weft", "-o", "good.safetensors")
     good = Checkpoint.load("good.safetensors")
     wrong = {name: array * 2 for name, array in good.tensors.items()}
     replace(good, program=stated(good.program, wrong), tensors=wrong).save("bad.safetensors")
-    code, out, _ = weft("verify", "good.safetensors", "--cases", "1", "--json")
+    code, out, _ = weftc("verify", "good.safetensors", "--cases", "1", "--json")
     assert (code, json.loads(out)["ok"]) == (0, True)
-    code, out, err = weft("verify", "bad.safetensors", "--cases", "1", "--json")
+    code, out, err = weftc("verify", "bad.safetensors", "--cases", "1", "--json")
     assert (code, json.loads(out)["ok"], err) == (1, False, "")
 
 
-def test_verify_asks_for_all_data_or_none(weft: Weft) -> None:
+def test_verify_asks_for_all_data_or_none(weftc: Weft) -> None:
     Path("x.csv").write_text("0\n1\n")
-    code, _, err = weft("verify", "sinkhorn_dual", "--data", "x.csv")
+    code, _, err = weftc("verify", "sinkhorn_dual", "--data", "x.csv")
     assert code == 2
     assert err == "error: there are no data for y; give --data y=FILE\n"

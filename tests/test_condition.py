@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from verifying import NEAREST
-from weft.compiling import checked_spec, compile
-from weft.evidence.condition import EPSILON, bounds, is_settled, tolerance
-from weft.evidence.stepwise import Stepwise
-from weft.evidence.verification import verify
-from weft.syntax import Num
-from weft_runtime import load
+from weftc.compiling import checked_spec, compile
+from weftc.core.syntax import Num
+from weftc.verification.steps.condition import EPSILON, bounds, is_settled, tolerance
+from weftc.verification.steps.stepwise import Stepwise
+from weftc.verification.verification import verify
+from weftc_runtime import load
 
 
 def test_kappa_is_one_for_values_that_only_round() -> None:

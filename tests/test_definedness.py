@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import weft
-from weft_runtime.errors import RunError
+import weftc
+from weftc_runtime.errors import RunError
 
 FRAME = """algorithm t
 tokens  i, l in points
@@ -46,8 +46,8 @@ CASES = {
 def test_else_is_taken_where_the_spec_takes_it(equation: str, scores: str, backend: str) -> None:
     name = equation.partition("[")[0]
     text = FRAME.format(equation, name)
-    meant = weft.interpret(text, DATA, layers=1)[name]
-    model = weft.load(weft.compile(text, {"k": 3}, scores=scores), backend=backend)
+    meant = weftc.interpret(text, DATA, layers=1)[name]
+    model = weftc.load(weftc.compile(text, {"k": 3}, scores=scores), backend=backend)
     assert model(DATA, layers=1)[name].numpy() == pytest.approx(meant, rel=1e-12)
     batch = {name: [values, values] for name, values in DATA.items()}
     assert model(batch, layers=1)[name].numpy() == pytest.approx(np.array([meant, meant]), rel=1e-12)
@@ -56,9 +56,9 @@ def test_else_is_taken_where_the_spec_takes_it(equation: str, scores: str, backe
 @pytest.mark.parametrize("backend", ["reference", "linear"])
 def test_a_quotient_that_could_cancel_still_divides(backend: str) -> None:
     text = FRAME.format("x[i] = x[i] + w[i] * (x[i] - w[i]) / w[i]", "x")
-    model = weft.load(weft.compile(text, {"k": 3}), backend=backend)
-    with pytest.raises(weft.WeftError, match="divi"):
-        weft.interpret(text, DATA, layers=1)
+    model = weftc.load(weftc.compile(text, {"k": 3}), backend=backend)
+    with pytest.raises(weftc.WeftError, match="divi"):
+        weftc.interpret(text, DATA, layers=1)
     with pytest.raises(RunError, match="division by zero"):
         model(DATA, layers=1)
 
@@ -74,10 +74,10 @@ outputs w
 """
     a = [[1.6355194667674076, 27.363707756281276, 10.965044132679829]]
     v = [[-0.055395855256574575, -0.9268223490767759, -0.37139148142115447]]
-    model = weft.load(weft.compile(text, {"d": 3}), backend=backend)
+    model = weftc.load(weftc.compile(text, {"d": 3}), backend=backend)
     for one, two in ((a, v), ([[3.0, 0, 0]], [[1.0, 0, 0]])):
         data = {"a": one, "v": two, "w": [[0.0, 1.0, 0.0]]}
-        meant = weft.interpret(text, data, layers=1)["w"]
+        meant = weftc.interpret(text, data, layers=1)["w"]
         assert model(data, layers=1)["w"].numpy() == pytest.approx(meant, rel=1e-12)
 
 
@@ -110,6 +110,6 @@ layer
 outputs b
 """
     inputs = {"e": [[1.0, 0.0], [0.0, 1.0]], **data}
-    meant = weft.interpret(text, inputs, layers=1)["b"]
-    found = weft.load(weft.compile(text), backend=backend)(inputs, layers=1)["b"].numpy()
+    meant = weftc.interpret(text, inputs, layers=1)["b"]
+    found = weftc.load(weftc.compile(text), backend=backend)(inputs, layers=1)["b"].numpy()
     assert found == pytest.approx(np.asarray(meant), rel=1e-12)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from agreement import invention
-from weft.compiling import checked_spec, compile
-from weft.errors import WeftError
-from weft.lowering.styles import CHOICES
-from weft.meaning.interpreter import Interpreter
-from weft_runtime import Model, RunError, load
+from weftc.compiling import checked_spec, compile
+from weftc.core.errors import WeftError
+from weftc.core.styles import CHOICES
+from weftc.interpreter.interpreter import Interpreter
+from weftc_runtime import Model, RunError, load
 
 POINT = {"x": np.array([[1.0, 2.0]]), "c": np.zeros((1, 2))}  # one point: the variance becomes zero
 STYLES = CHOICES["scores"]

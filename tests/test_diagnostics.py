@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Golden
-from weft.errors import SpecError
-from weft.language.check import check
-from weft.language.parse import parse, read_spec
-from weft.source import Source
+from weftc.core.errors import SpecError
+from weftc.core.source import Source
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parse, read_spec
 
 FOLDER = Path(__file__).parent / "diagnostics"
 SPECS = sorted(FOLDER.glob("*.weft"))

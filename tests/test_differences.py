@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-import weft
+import weftc
 
 OFFSETS = {"float64": (1.0, 1e3, 1e6, 1e8), "float32": (1.0, 1e3)}
 EXPONENTS = (1, 2, 3, 4)
@@ -31,7 +31,7 @@ outputs s, v
 @pytest.mark.parametrize("scores", ["l2", "dot"])
 @pytest.mark.parametrize("power", EXPONENTS)
 def test_moments_of_differences_do_not_depend_on_the_offset(power: int, scores: str, groups: str, dtype: str) -> None:
-    model = weft.load(weft.compile(moment_spec(power, groups), scores=scores), dtype=getattr(torch, dtype))  # type: ignore[arg-type]
+    model = weftc.load(weftc.compile(moment_spec(power, groups), scores=scores), dtype=getattr(torch, dtype))  # type: ignore[arg-type]
     rng = np.random.default_rng(power)
     for offset in OFFSETS[dtype]:
         grid = float(np.spacing(np.array(offset * 4, dtype)))
@@ -49,7 +49,7 @@ def test_moments_of_differences_do_not_depend_on_the_offset(power: int, scores: 
 
 
 def one_layer(text: str, inputs: dict[str, object], field: str, **style: str) -> list[float]:
-    model = weft.load(weft.compile(text, **style))  # type: ignore[arg-type]
+    model = weftc.load(weftc.compile(text, **style))  # type: ignore[arg-type]
     return np.ravel(model(inputs, layers=1)[field].numpy()).tolist()
 
 

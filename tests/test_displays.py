@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import weft
-from weft.compiling import normal_form
-from weft.evidence.verdict import Check, Verdict
-from weft.language.bind import bind
-from weft.lowering.graph import build_graph
-from weft.lowering.styles import Styles
-from weft.source import Source
-from weft_runtime import Checkpoint, Outputs, RunError
+import weftc
+from weftc.compiling import normal_form
+from weftc.core.source import Source
+from weftc.core.styles import Styles
+from weftc.graph.build import build_graph
+from weftc.language.bind import bind
+from weftc.verification.verdict import Check, Verdict
+from weftc_runtime import Checkpoint, Outputs, RunError
 
 HOSTILE = "<script>alert('x')</script>\x1b[2J&\"'"
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
@@ -62,14 +62,14 @@ def read(html: str) -> Reader:
 
 def things() -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Everything with a display, and words that must be in it."""
-    checked = weft.check("lloyd")
-    made = weft.compile(checked, {"d": 2, "k": 2})
-    model = weft.load(made)
+    checked = weftc.check("lloyd")
+    made = weftc.compile(checked, {"d": 2, "k": 2})
+    model = weftc.load(made)
     outputs = model(x=POINTS, seed=0)
     assert isinstance(outputs, Outputs)
     bound = bind(checked, {"d": 2, "k": 2}, {})
     verdict = Verdict("lloyd", (Check("layers", "3 steps", 2, True), Check("data", "1 step", 1, False, detail="off")))
-    yield "spec", weft.parse("lloyd"), ("argmin", "c[j]")
+    yield "spec", weftc.parse("lloyd"), ("argmin", "c[j]")
     yield "checked", checked, ("onehot over centers", "argmin")
     yield "graph", build_graph(checked), ("y[i,j] = argmin[j] |x[i] - c[j]|^2", "centers = c")
     yield "normal", normal_form(bound, Styles()), ("score -|x - c|^2",)
@@ -108,7 +108,7 @@ def hostile() -> Checkpoint:
     """A model whose names come from somebody with bad intentions."""
     from dataclasses import replace
 
-    made = weft.compile("lloyd", {"d": 1, "k": 2})
+    made = weftc.compile("lloyd", {"d": 1, "k": 2})
     streams = tuple(
         replace(s, slots=tuple(replace(t, name=t.name, meaning=HOSTILE) for t in s.slots)) for s in made.program.streams
     )
@@ -132,14 +132,14 @@ def test_nothing_in_a_display_is_trusted() -> None:
 
 def test_comments_of_a_spec_are_text() -> None:
     text = f"algorithm a # {HOSTILE}\ntokens i in s\ninputs x[i] : R\nlayer\n x[i] = x[i]\noutputs x\n"
-    for value in (weft.parse(text.replace("\x1b", "")), weft.check(text.replace("\x1b", ""))):
+    for value in (weftc.parse(text.replace("\x1b", "")), weftc.check(text.replace("\x1b", ""))):
         page = read(value._repr_html_())
         assert "script" not in page.tags
         assert "<script>" in page.text
 
 
 def test_what_is_made_on_request_is_not_made_for_a_display() -> None:
-    model = weft.load(weft.compile("sinkhorn_dual", {"d": 1}))
+    model = weftc.load(weftc.compile("sinkhorn_dual", {"d": 1}))
     outputs = model(x=[[0.0], [1.0]], y=[[0.0], [1.0]])
     assert "on request" in outputs._repr_html_()
     assert "plan: on request" in repr(outputs)
@@ -150,8 +150,8 @@ def test_what_is_made_on_request_is_not_made_for_a_display() -> None:
 
 def test_a_refused_spec_says_where_and_what_to_do() -> None:
     text = "algorithm a\ntokens i in s\ninputs x[i] : R\nlayer\n x[i] = x[i] + zz\noutputs x\n"
-    with pytest.raises(weft.SpecError) as caught:
-        weft.check(Source("mine.weft", text))
+    with pytest.raises(weftc.SpecError) as caught:
+        weftc.check(Source("mine.weft", text))
     error = caught.value
     assert error.place == "mine.weft:5:16"
     assert error.code is not None
@@ -163,8 +163,8 @@ def test_a_refused_spec_says_where_and_what_to_do() -> None:
 
 
 def test_notebooks_show_a_refusal_without_a_stack() -> None:
-    with pytest.raises(weft.SpecError) as caught:
-        weft.parse("algorithm a\ntokens i in <b>\n")
+    with pytest.raises(weftc.SpecError) as caught:
+        weftc.parse("algorithm a\ntokens i in <b>\n")
     lines = caught.value._render_traceback_()
     assert "\n".join(lines) == str(caught.value)
     page = read(caught.value._repr_html_())
@@ -173,8 +173,8 @@ def test_notebooks_show_a_refusal_without_a_stack() -> None:
 
 
 def test_errors_survive_other_processes() -> None:
-    with pytest.raises(weft.SpecError) as caught:
-        weft.parse("algorithm a\ntokens")
+    with pytest.raises(weftc.SpecError) as caught:
+        weftc.parse("algorithm a\ntokens")
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.code, again.place) == (str(caught.value), caught.value.code, caught.value.place)
     run = pickle.loads(pickle.dumps(RunError("x: row 3 is wrong; mend it", input="x", place="row 3")))
@@ -191,7 +191,7 @@ def test_errors_survive_other_processes() -> None:
     ],
 )
 def test_a_run_that_is_refused_names_the_input(inputs: dict[str, Any], named: str, place: str | None) -> None:
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 1}))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 1}))
     with pytest.raises(RunError) as caught:
         model(**inputs)
     assert caught.value.input == named
@@ -202,8 +202,8 @@ def test_a_run_that_is_refused_names_the_input(inputs: dict[str, Any], named: st
 
 
 def test_the_interpreter_names_the_input_too() -> None:
-    with pytest.raises(weft.InputError) as caught:
-        weft.interpret("lloyd", {"x": [[0.0], [float("inf")]]}, dims={"k": 1})
+    with pytest.raises(weftc.InputError) as caught:
+        weftc.interpret("lloyd", {"x": [[0.0], [float("inf")]]}, dims={"k": 1})
     assert caught.value.input == "x"
     assert caught.value.place is not None
     assert caught.value.place.startswith("row 2")
@@ -212,7 +212,7 @@ def test_the_interpreter_names_the_input_too() -> None:
 def test_a_run_that_fails_in_the_middle_names_the_equation() -> None:
     text = "algorithm a\ntokens i, l in s\ninputs x[i] : R\nlayer\n x[i] = sum[l] exp(x[l])\noutputs x\n"
     with pytest.raises(RunError) as caught:
-        weft.load(weft.compile(text))(x=[900.0])
+        weftc.load(weftc.compile(text))(x=[900.0])
     assert caught.value.place
     assert caught.value.place in str(caught.value)
 
@@ -245,10 +245,10 @@ def test_importing_weft_loads_nothing_heavy() -> None:
         "jinja2",
         "safetensors",
     }
-    assert not imported("import weft") & heavy
-    assert not imported("import weft.cli") & heavy
+    assert not imported("import weftc") & heavy
+    assert not imported("import weftc.cli") & heavy
 
 
 def test_compiling_and_running_loads_only_what_it_needs() -> None:
-    code = "import weft\nmodel = weft.load(weft.compile('lloyd', {'d': 1, 'k': 1}))\nmodel(x=[[1.0]])"
+    code = "import weftc\nmodel = weftc.load(weftc.compile('lloyd', {'d': 1, 'k': 1}))\nmodel(x=[[1.0]])"
     assert not imported(code) & {"scipy", "sklearn", "ot", "matplotlib", "pandas", "jinja2", "IPython"}

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft_runtime import distinct
-from weft_runtime.distinct import are_distinct
+from weftc_runtime.exact import distinct
+from weftc_runtime.exact.distinct import are_distinct
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 5e-324, 1e300])
 
@@ -35,7 +35,7 @@ def test_grids_do_not_meet() -> None:
 
 def test_many_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.randn(5000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr("weft_runtime.held.ENTRIES", 300)
+    monkeypatch.setattr("weftc_runtime.plan.slots.ENTRIES", 300)
     assert are_distinct(rows)
     rows[4999] = rows[3]
     assert not are_distinct(rows)

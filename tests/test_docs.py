@@ -13,21 +13,33 @@ import pytest
 
 from pages import ROOT, anchors, blocks_of, links, marked, remarked, rewrite
 from playing import Play
-from weft.compiling import compile
-from weft.effects import table
-from weft.errors import SpecError
-from weft.language.check import check
-from weft.language.grammar import grammar_text, load
-from weft.language.parse import parse
-from weft.lowering.styles import CHOICES, Styles
-from weft.reference.codes import ELLIPSIS, codes
-from weft.reference.ebnf import productions
-from weft.reference.signatures import described, public
-from weft.reference.tables import TABLES
-from weft.source import Source
+from weftc.compiling import compile
+from weftc.core.errors import SpecError
+from weftc.core.source import Source
+from weftc.core.styles import CHOICES, Styles
+from weftc.language.check.check import check
+from weftc.language.parse.grammar import grammar_text, load
+from weftc.language.parse.parse import parse
+from weftc.show.style_effects import table
+from weftc.tools.doc_tables.codes import ELLIPSIS, codes
+from weftc.tools.doc_tables.costs import costs
+from weftc.tools.doc_tables.ebnf import productions
+from weftc.tools.doc_tables.signatures import described, public
+from weftc.tools.doc_tables.tables import TABLES
 
 DOCS = ROOT / "docs"
-PLAYED = ("tutorial", "language", "constructions", "exactness", "runtime", "extending", "comparison", "python")
+PLAYED = (
+    "tutorial",
+    "export",
+    "language",
+    "constructions",
+    "exactness",
+    "runtime",
+    "extending",
+    "comparison",
+    "python",
+)
+PEOPLE = tuple(sorted(f"for/{path.stem}" for path in (DOCS / "for").glob("*.md")))
 GENERATED = ("styles", "language", "errors", "python")
 TESTS = ROOT / "tests"
 
@@ -39,7 +51,7 @@ def text_of(page: str) -> str:
 # ---- pages as a whole ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PLAYED)
+@pytest.mark.parametrize("page", [*PLAYED, *PEOPLE])
 def test_a_page_plays_as_it_is_written(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -59,7 +71,7 @@ def pieces() -> list[tuple[str, str]]:
     """Blocks of the language that are no files, with the frame of their page."""
     found = []
     for path in sorted(DOCS.glob("*.md")):
-        blocks = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.language == "weft"]
+        blocks = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.language == "weftc"]
         frame = next((block.text for block in blocks if "# ..." in block.text), "")
         found += [(whole(block.text, frame), block.text) for block in blocks if not block.file]
     return found
@@ -103,8 +115,8 @@ def test_the_index_names_every_page() -> None:
 
 
 def test_files_and_names_that_pages_mention_exist() -> None:
-    """`lowering/normal.py` is a file of the compiler, the runtime or the project; `...py:Rule` is defined in it."""
-    places = (ROOT / "compiler" / "weft", ROOT / "runtime" / "weft_runtime", ROOT / "runtime", ROOT)
+    """`passes/sums.py` is a file of the compiler, the runtime or the project; `...py:Styles` is defined in it."""
+    places = (ROOT / "compiler" / "weftc", ROOT / "runtime" / "weftc_runtime", ROOT / "runtime", ROOT)
     seen = 0
     for page in DOCS.glob("*.md"):
         for name, inside in re.findall(r"`([\w./]+\.(?:py|lark))(?::([\w.]+))?`", page.read_text(encoding="utf-8")):
@@ -125,6 +137,8 @@ def generated(name: str) -> str:
     """What belongs between two marks."""
     if name == "effects":
         return table()
+    if name == "costs":
+        return costs()
     if name == "messages":
         return messages()
     if name in TABLES:
@@ -201,6 +215,15 @@ def messages() -> str:
         for block in real().get(code, ())[: None if code.startswith("L") else 1]:
             out += ["```text", block, "```", ""]
     return "\n".join(out).strip()
+
+
+def test_what_explain_prints_is_up_to_date(request: pytest.FixtureRequest) -> None:
+    path = ROOT / "compiler" / "weftc" / "commands" / "explanations.md"
+    fresh = f"{messages()}\n"
+    if request.config.getoption("--update-golden"):
+        rewrite(path, fresh)
+        return
+    assert path.read_text(encoding="utf-8") == fresh, "run `make docs` and read what changed"
 
 
 def test_messages_are_what_the_source_says() -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-import weft_runtime.run as running
-from weft.compiling import checked_spec, compile
-from weft.evidence.sampling import UNLIKELY, critical, likelihood, merged, sampling
-from weft.evidence.verification import verify
+import weftc_runtime.machines.run as running
+from weftc.compiling import checked_spec, compile
+from weftc.verification.runs.sampling import UNLIKELY, critical, likelihood, merged, sampling
+from weftc.verification.verification import verify
 
 DRAWS = """algorithm draws
 tokens i in points

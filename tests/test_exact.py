@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from agreement import default_dims
-from weft.compiling import at_temperature, checked_spec, compile
-from weft.errors import InputError, SpecError
-from weft.evidence.inputs import Case, cases
-from weft.exact import Executor, NoValue, Number, Undecided, exact, execute
-from weft.exact.weightings import number, weights
-from weft.locate import catalogue
-from weft.lowering.styles import Styles
-from weft.meaning.interpreter import Interpreter
-from weft.types import Checked
-from weft.variants import rotated
-from weft_runtime import Checkpoint
-from weft_runtime.ir import Attend, Weighting
+from weftc.compiling import at_temperature, checked_spec, compile
+from weftc.core.errors import InputError, SpecError
+from weftc.core.styles import Styles
+from weftc.core.types import Checked
+from weftc.exact import Executor, NoValue, Number, Undecided, exact, execute
+from weftc.exact.weightings import number, weights
+from weftc.files.locate import catalogue
+from weftc.interpreter.interpreter import Interpreter
+from weftc.variants import rotated
+from weftc.verification.cases.inputs import Case, cases
+from weftc_runtime import Checkpoint
+from weftc_runtime.format.program import Attend, Weighting
 
 NAMES = [entry.name for entry in catalogue()]
 STYLES: tuple[Mapping[str, Any], ...] = (

@@ -12,29 +12,29 @@ from pathlib import Path
 import pytest
 
 from pages import ROOT, Block, fenced
-from weft.compiling import compile
+from weftc.compiling import compile
 
 BLOCKS = fenced("docs/extending.md")
 PROGRAM = """
 import json, sys
 import numpy as np
-import weft
-from weft.reference.tables import TABLES
+import weftc
+from weftc.tools.doc_tables.tables import TABLES
 
 spec = open(sys.argv[1]).read()
 points = np.random.default_rng(5).normal(size=(9, 2))
-model = weft.load(weft.compile(spec, {"d": 2, "k": 3}))
-found, meant = model(x=points), weft.interpret(spec, {"x": points}, layers=1, dims={"k": 3})
+model = weftc.load(weftc.compile(spec, {"d": 2, "k": 3}))
+found, meant = model(x=points), weftc.interpret(spec, {"x": points}, layers=1, dims={"k": 3})
 squares = "algorithm squares tokens i in points inputs x[i] : R^d layer a[i] = relu(|x[i]|^2) outputs a"
-streams = weft.compile(squares, {"d": 2}).program.streams
+streams = weftc.compile(squares, {"d": 2}).program.streams
 print(json.dumps({
     "error": float(np.abs(found["m"].numpy() - meant["m"]).max()),
     "weights": found["y"].numpy().tolist(),
     "start": model.start(x=points)["c"].tolist() == points[-3:].tolist(),
-    "verdict": weft.verify(weft.compile(spec, {"d": 2, "k": 3}), cases=3).verdict,
+    "verdict": weftc.verify(weftc.compile(spec, {"d": 2, "k": 3}), cases=3).verdict,
     "listed": "ramp[j](S)" in TABLES["weightings"]() and "last(x)" in TABLES["starts"](),
     "functions": [kept.function for stream in streams for kept in stream.derived],
-    "relu": float(weft.interpret(squares, {"x": [[3, 4]]})["a"][0]),
+    "relu": float(weftc.interpret(squares, {"x": [[3, 4]]})["a"][0]),
 }))
 """
 
@@ -55,9 +55,9 @@ def change(folder: Path, block: Block) -> None:
 def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """What the program says about a copy of the project with all changes of the page."""
     folder = tmp_path_factory.mktemp("changed")
-    for part in ("compiler/weft", "runtime/weft_runtime"):
+    for part in ("compiler/weftc", "runtime/weftc_runtime"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "specs", folder / "compiler" / "weft" / "specs")
+    shutil.copytree(ROOT / "specs", folder / "compiler" / "weftc" / "specs")
     changes = [block for block in BLOCKS if block.language == "diff"]
     assert len(changes) >= 12
     for block in changes:

@@ -1,4 +1,4 @@
-"""`weft.format` of any spec, with anything between its tokens: it changes nothing else."""
+"""`weftc.format` of any spec, with anything between its tokens: it changes nothing else."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import weft
+import weftc
 from formatting_texts import EVERYTHING, assert_same
 from spec_texts import GOOD
-from weft.commands import new
-from weft.formatting.lexemes import lexemes
-from weft.fuzz.specs import draw
-from weft.language.parse import parse
-from weft.source import Source
+from weftc.commands import new
+from weftc.core.source import Source
+from weftc.fuzz.specs import draw
+from weftc.language.format.lexemes import lexemes
+from weftc.language.parse.parse import parse
 
 # ---- any spec --------------------------------------------------------------------------------------------------------
 
@@ -25,17 +25,17 @@ from weft.source import Source
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_specs_of_the_repository_are_formatted(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert weft.format(text) == text, f"run: weft fmt {path}"
+    assert weftc.format(text) == text, f"run: weftc fmt {path}"
 
 
 def test_starter_is_formatted() -> None:
     text = new.starter("mine", "mine.weft")
-    assert weft.format(text) == text
+    assert weftc.format(text) == text
 
 
 @pytest.mark.parametrize("text", EVERYTHING)
 def test_says_the_same_on_lines_that_fit(text: str) -> None:
-    formatted = weft.format(text)
+    formatted = weftc.format(text)
     assert_same(text, formatted)
     assert all(len(line) <= 120 for line in formatted.split("\n"))
 
@@ -44,16 +44,16 @@ def test_says_the_same_on_lines_that_fit(text: str) -> None:
 def test_one_line_becomes_the_same_as_a_token_a_line(text: str) -> None:
     """Only breaks at operators and between items are the author's to choose."""
     tokens = [lexeme.text for lexeme in lexemes(Source("spec", text))[0]]
-    assert_same(" ".join(tokens), weft.format(" ".join(tokens)))
-    assert_same("\n".join(tokens), weft.format("\n".join(tokens)))
+    assert_same(" ".join(tokens), weftc.format(" ".join(tokens)))
+    assert_same("\n".join(tokens), weftc.format("\n".join(tokens)))
 
 
 def test_drawn_specs() -> None:
     for number in range(20):
         text = draw(5, number).text
-        assert_same(text, weft.format(text))
+        assert_same(text, weftc.format(text))
         line = " ".join(text.split())
-        assert_same(line, weft.format(line))
+        assert_same(line, weftc.format(line))
 
 
 # ---- anything that may stand between two tokens ----------------------------------------------------------------------
@@ -100,7 +100,7 @@ def _merges(before: str, after: str) -> bool:
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mutilated())
 def test_white_space_and_comments_anywhere(text: str) -> None:
-    formatted = weft.format(text)
+    formatted = weftc.format(text)
     assert_same(text, formatted.replace("\r\n", "\n"))
 
 
@@ -114,10 +114,10 @@ def test_optional_commas_may_be_there_or_not(text: str, random: Random) -> None:
         changed += text[at:end] + random.choice((" ,", "", ","))
         comma = re.compile(r"[ \t]*,").match(text, end)
         at = comma.end() if comma else end
-    assert weft.format(changed + text[at:]) == weft.format(text)
+    assert weftc.format(changed + text[at:]) == weftc.format(text)
 
 
 def test_a_layer_of_many_equations() -> None:
     equations = "\n".join(f"  a{at}[i] = sum[i] x[i] + {at}  # c" for at in range(200))
     text = f"algorithm big\ntokens i in points\nlayer\n{equations}\noutputs x\n"
-    assert_same(text, weft.format(text))
+    assert_same(text, weftc.format(text))

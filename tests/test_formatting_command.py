@@ -1,4 +1,4 @@
-"""`weft fmt`: files, folders, pipes, and what it leaves alone."""
+"""`weftc fmt`: files, folders, pipes, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from formatting_texts import MESSY, NEAT
-from weft.cli import main
+from weftc.cli import main
 
 # ---- the command -----------------------------------------------------------------------------------------------------
 

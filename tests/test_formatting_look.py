@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-import weft
+import weftc
 from formatting_texts import MESSY, NEAT
-from weft.cli import main
-from weft.errors import SpecError
-from weft.formatting import faithful, layout
-from weft.formatting.faithful import Unfaithful, ensure_same
-from weft.language.parse import parse
-from weft.source import Source
+from weftc.cli import main
+from weftc.core.errors import SpecError
+from weftc.core.source import Source
+from weftc.language.format import faithful, layout
+from weftc.language.format.faithful import Unfaithful, ensure_same
+from weftc.language.parse.parse import parse
 
 
 def test_a_messy_spec() -> None:
-    assert weft.format(MESSY) == NEAT
+    assert weftc.format(MESSY) == NEAT
 
 
 def equation(text: str) -> str:
     """How one equation of a layer comes out."""
-    found = weft.format(f"algorithm a tokens i in p layer {text} outputs x").split("\n")
+    found = weftc.format(f"algorithm a tokens i in p layer {text} outputs x").split("\n")
     return "\n".join(found[found.index("layer") + 1 : -3])
 
 
@@ -61,15 +61,17 @@ def test_long_lines_are_broken_at_the_loosest_place_that_fits() -> None:
         f"  value[j] = ({term} + {term})",
         f"             * ({term})",
     ]
-    listed = weft.format(f"algorithm a tokens i in p outputs {', '.join(f'name_number_{at}' for at in range(20))}")
+    listed = weftc.format(f"algorithm a tokens i in p outputs {', '.join(f'name_number_{at}' for at in range(20))}")
     assert [len(line) for line in listed.split("\n")[-4:-1]] == [111, 115, 102]
 
 
 def test_comments_next_to_each_other_share_a_column() -> None:
     text = "algorithm a\ntokens i in p\nparam "
-    far = weft.format(text + f"a = 1 # one\nb = {'1 + ' * 9}1 # two\nc = {'1 + ' * 20}1 # three\nlayer a = b outputs a")
+    far = weftc.format(
+        text + f"a = 1 # one\nb = {'1 + ' * 9}1 # two\nc = {'1 + ' * 20}1 # three\nlayer a = b outputs a"
+    )
     assert [line.index("#") for line in far.split("\n") if "#" in line] == [60, 60, 96]
-    alone = weft.format(text + f"a = 1\nb = {'1 + ' * 9}1 # two\n\nc = 1 # three\nlayer a = b outputs a")
+    alone = weftc.format(text + f"a = 1\nb = {'1 + ' * 9}1 # two\n\nc = 1 # three\nlayer a = b outputs a")
     assert [line.index("#") for line in alone.split("\n") if "#" in line] == [52, 40]
 
 
@@ -81,7 +83,7 @@ def test_a_text_that_does_not_parse_is_refused_in_the_words_of_the_parser() -> N
     with pytest.raises(SpecError) as parsing:
         parse(text)
     with pytest.raises(SpecError) as formatting:
-        weft.format(text)
+        weftc.format(text)
     assert str(formatting.value) == str(parsing.value)
 
 
@@ -126,5 +128,5 @@ def test_a_bug_changes_no_file(
 
 def test_line_ends_follow_the_first_line() -> None:
     crlf = MESSY.replace("\n", "\r\n")
-    assert weft.format(crlf) == NEAT.replace("\n", "\r\n")
-    assert weft.format(MESSY.replace("\n", "\r\n").replace("\r\n", "\n", 1)) == NEAT
+    assert weftc.format(crlf) == NEAT.replace("\n", "\r\n")
+    assert weftc.format(MESSY.replace("\n", "\r\n").replace("\r\n", "\n", 1)) == NEAT

@@ -21,24 +21,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spec_texts import GOOD
-from weft import cli
-from weft.compiling import compile
-from weft.errors import WeftError
-from weft.evidence.inputs import cases
-from weft.fuzz.campaign import Campaign
-from weft.fuzz.corpus import loaded, report, saved
-from weft.fuzz.reducing import reduced
-from weft.fuzz.simpler import size
-from weft.fuzz.specs import draw
-from weft.fuzz.trials import Failure, Tally, Trial, again, trials
-from weft.language.check import check
-from weft.language.parse import parse, read_spec
-from weft.language.writing import same, written
-from weft.source import Source
-from weft.syntax import FUNCTIONS, REDUCTIONS, TIE_RULES, WEIGHTINGS, walk
+from weftc import cli
+from weftc.compiling import compile
+from weftc.core.errors import WeftError
+from weftc.core.source import Source
+from weftc.core.syntax import FUNCTIONS, REDUCTIONS, TIE_RULES, WEIGHTINGS, walk
+from weftc.core.unparse import same, written
+from weftc.fuzz.campaign import Campaign
+from weftc.fuzz.corpus import loaded, report, saved
+from weftc.fuzz.reducing import reduced
+from weftc.fuzz.simpler import size
+from weftc.fuzz.specs import draw
+from weftc.fuzz.trials import Trial, TrialCounts, TrialFailure, again, trials
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parse, read_spec
+from weftc.verification.cases.inputs import cases
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
-SEED = int(os.environ["WEFT_FUZZ_SEED"])  # of the day (conftest.py)
+SEED = int(os.environ["WEFTC_FUZZ_SEED"])  # of the day (conftest.py)
 SPECS = 20  # in every test run
 
 TEXTS = [path.read_text(encoding="utf-8") for path in GOOD]
@@ -174,9 +174,9 @@ def test_random_specs_agree_for_other_seeds(more: int) -> None:
 
 @pytest.mark.parametrize("chosen", [None, "7"])
 def test_the_seed_is_of_the_day_and_is_told(chosen: str | None) -> None:
-    """Nobody picks a seed that passes: without WEFT_FUZZ_SEED it is the date."""
-    setting = {name: value for name, value in os.environ.items() if name != "WEFT_FUZZ_SEED"}
-    setting |= {} if chosen is None else {"WEFT_FUZZ_SEED": chosen}
+    """Nobody picks a seed that passes: without WEFTC_FUZZ_SEED it is the date."""
+    setting = {name: value for name, value in os.environ.items() if name != "WEFTC_FUZZ_SEED"}
+    setting |= {} if chosen is None else {"WEFTC_FUZZ_SEED": chosen}
     run = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "test_architecture.py"]
     before = f"{datetime.now(UTC):%Y%m%d}"
     done = subprocess.run(run, cwd=Path(__file__).parent, env=setting, capture_output=True, text=True, check=True)
@@ -197,12 +197,12 @@ def test_a_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> Non
                         tensors[head.value] = made.tensors[head.value] * 2
         return replace(made, tensors=tensors)
 
-    monkeypatch.setattr("weft.fuzz.trials.compile", faulty)
-    every = (found for number in range(60) for found in trials(draw(1, number), 1, number, Tally(), 1))
+    monkeypatch.setattr("weftc.fuzz.trials.compile", faulty)
+    every = (found for number in range(60) for found in trials(draw(1, number), 1, number, TrialCounts(), 1))
     trial, failure = reduced(*next(found for found in every if found[1].kind == "differs"), seconds=20.0)
     assert size(trial.checked.spec) <= 16, trial.text
     assert again(trial) == failure
-    monkeypatch.setattr("weft.fuzz.trials.compile", compile)
+    monkeypatch.setattr("weftc.fuzz.trials.compile", compile)
     assert again(trial) is None
 
 
@@ -210,7 +210,7 @@ def test_crashes_are_failures_of_their_own(monkeypatch: pytest.MonkeyPatch) -> N
     def crashing(*given: Any, **chosen: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("weft.fuzz.trials.compile", crashing)
+    monkeypatch.setattr("weftc.fuzz.trials.compile", crashing)
     found = next(Campaign(seed=1, limit=1, seconds=1.0).run())
     assert (found.failure.kind, found.failure.where) == ("crash", "compile: ZeroDivisionError")
 
@@ -229,7 +229,7 @@ def test_a_trial_survives_its_file(tmp_path: Path) -> None:
     drawn = draw(13, 2)
     (case,) = cases(drawn.checked, drawn.dims, 1, seed=1)
     trial = Trial(drawn.checked, drawn.dims, {"scores": "dot"}, "float64", case)
-    path = saved(trial, Failure("differs", "in value", "by hand"), tmp_path / "new")
+    path = saved(trial, TrialFailure("differs", "in value", "by hand"), tmp_path / "new")
     back = loaded(path)
     assert back.text == trial.text
     assert (back.dims, back.styles, back.dtype) == (trial.dims, trial.styles, trial.dtype)
@@ -246,7 +246,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeyp
     def crashing(*given: Any, **chosen: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("weft.fuzz.trials.compile", crashing)
+    monkeypatch.setattr("weftc.fuzz.trials.compile", crashing)
     assert cli.main(["fuzz", "--cases", "1", "--keep", str(tmp_path / "kept")]) == 1
     out = capsys.readouterr().out
     assert "ZeroDivisionError: planted" in out

@@ -7,13 +7,13 @@ import pytest
 from sklearn.datasets import load_iris
 
 from agreement import default_dims, invention, judge
-from weft.compiling import checked_spec
-from weft.evidence.families import FAMILIES, REAL
-from weft.evidence.inputs import ALL, cases
-from weft.evidence.sweeps import BUDGET, COUNTS, TOKENS, WIDTHS, sweep
-from weft.locate import names
-from weft.meaning.interpreter import Interpreter
-from weft.types import Checked
+from weftc.compiling import checked_spec
+from weftc.core.types import Checked
+from weftc.files.locate import names
+from weftc.interpreter.interpreter import Interpreter
+from weftc.verification.cases.families import FAMILIES, REAL
+from weftc.verification.cases.inputs import ALL, cases
+from weftc.verification.cases.sweeps import BUDGET, COUNTS, TOKENS, WIDTHS, sweep
 
 TYPES = """algorithm types
 tokens i in points, j in centers : k

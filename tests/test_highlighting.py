@@ -25,16 +25,16 @@ from pygments.token import (
 )
 
 from spec_texts import GOOD
-from weft import syntax
-from weft.cli import main
-from weft.commands import new
-from weft.highlighting import LOOKS, classified, coloured, rules, textmate, words
-from weft.language.grammar import load
-from weft.language.problems import Problems
-from weft.language.tokens import SECTIONS, tokenize
-from weft.language.tree_declarations import KINDS
-from weft.pygments_lexer import WeftLexer
-from weft.source import Source
+from weftc.cli import main
+from weftc.commands import new
+from weftc.core import syntax
+from weftc.core.source import Source
+from weftc.language.check.problems import Problems
+from weftc.language.highlight import LOOKS, classified, coloured, rules, textmate, words
+from weftc.language.parse.grammar import load
+from weftc.language.parse.lexer import SECTIONS, tokenize
+from weftc.language.parse.tree_declarations import KINDS
+from weftc.language.pygments_lexer import WeftLexer
 
 ROOT = Path(__file__).parent.parent
 EDITORS = ROOT / "editors"
@@ -149,7 +149,7 @@ def test_every_look_is_known_to_pygments() -> None:
 
 def test_the_textmate_grammar_is_up_to_date() -> None:
     stored = (EDITORS / "weft.tmLanguage.json").read_text(encoding="utf-8")
-    assert stored == textmate(), "run: python -m weft.highlighting > editors/weft.tmLanguage.json"
+    assert stored == textmate(), "run: python -m weftc.language.highlight > editors/weft.tmLanguage.json"
 
 
 def test_the_textmate_grammar_colours_what_the_lexer_does() -> None:
@@ -165,7 +165,11 @@ def test_the_textmate_grammar_colours_what_the_lexer_does() -> None:
 
 
 def test_the_folder_is_an_extension() -> None:
-    manifest = json.loads((EDITORS / "package.json").read_text(encoding="utf-8"))["contributes"]
+    package = json.loads((EDITORS / "package.json").read_text(encoding="utf-8"))
+    manifest = package["contributes"]
+    assert (EDITORS / package["main"]).is_file()
+    assert manifest["configuration"]["properties"]["weft.server.command"]["default"] == ["weftc", "lsp"]
+    assert package["activationEvents"] == [f"onLanguage:{manifest['languages'][0]['id']}"]
     assert (EDITORS / manifest["languages"][0]["configuration"]).is_file()
     assert (EDITORS / manifest["grammars"][0]["path"]).is_file()
     assert manifest["grammars"][0]["scopeName"] == json.loads(textmate())["scopeName"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import weft
+import weftc
 from hostile_heads import INPUTS, Builder, Hostile, everyone
-from weft.exact import NoValue, Number, Undecided, execute
-from weft.proof import prove
-from weft_runtime import Checkpoint
+from weftc.exact import NoValue, Number, Undecided, execute
+from weftc.prover import prove
+from weftc_runtime import Checkpoint
 
 TODAY = datetime.date.today().toordinal()  # other heads every day; a failure names the head
 CLOSE = "too close to call"
@@ -45,7 +45,7 @@ def _rounded(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def meant() -> list[Any]:
     """What Lloyd itself answers."""
-    return [answers(weft.compile("lloyd", {"d": 1, "k": 2}), inputs) for inputs in INPUTS]
+    return [answers(weftc.compile("lloyd", {"d": 1, "k": 2}), inputs) for inputs in INPUTS]
 
 
 def judge(head: Hostile, meant: list[Any]) -> str:

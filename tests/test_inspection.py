@@ -1,4 +1,4 @@
-"""What `weft inspect` draws: blocks by name, and nothing of the file left out."""
+"""What `weftc inspect` draws: blocks by name, and nothing of the file left out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from agreement import default_dims
-from weft.blockprint import draw, projection, row_groups, shortened
-from weft.commands.options import Settings
-from weft.compiling import checked_spec, compile
-from weft.inspection import program, weights
-from weft.locate import catalogue
-from weft_runtime.ir import Slot
+from weftc.commands.options import Settings
+from weftc.compiling import checked_spec, compile
+from weftc.files.locate import catalogue
+from weftc.show.block_text import draw, projection, row_groups, shortened
+from weftc.show.stages import program, weights
+from weftc_runtime.format.program import Slot
 
 SLOTS = (Slot("x", 0, 2, "field"), Slot("u", 2, 1, "field"))
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from interpreting import ASSIGN, CLUSTERS, FIVE, LINE, LLOYD, ORIGIN, PAIR, POINTS, interpreter, run
-from weft.errors import InputError
-from weft.meaning import interpreter as module
-from weft.meaning.interpreter import EvaluationError
+from weftc.core.errors import InputError
+from weftc.interpreter import interpreter as module
+from weftc.interpreter.interpreter import EvaluationError
 
 
 def close(value: object, expected: object, digits: float = 1e-6) -> None:

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interpreting import CLUSTERS
-from weft.language.check import check
-from weft.language.parse import parse
-from weft.meaning.decisions import Tally
-from weft.meaning.expressions import Evaluator
-from weft.meaning.rationals import Exact, Irrational
-from weft.meaning.surroundings import Surroundings
-from weft.meaning.tables import Table, applied
-from weft.syntax import Expr
+from weftc.core.syntax import Expr
+from weftc.interpreter.decisions import Tally
+from weftc.interpreter.environment_builder import Surroundings
+from weftc.interpreter.expressions import Evaluator
+from weftc.interpreter.rationals import ExactEvaluator, Irrational
+from weftc.interpreter.tables import ValueTable, applied
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parse
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 
@@ -51,7 +51,7 @@ PAIRS = [f"s[i] {op} y[i,j]" for op in "+-*/"]  # of numbers without any error o
 EXPRESSIONS = st.sampled_from(PAIRS) | st.recursive(st.sampled_from([*ATOMS, *AGGREGATES]), combined, max_leaves=6)
 
 
-def built(expression: str, seed: int, scale: float) -> tuple[Expr, Evaluator, Exact]:
+def built(expression: str, seed: int, scale: float) -> tuple[Expr, Evaluator, ExactEvaluator]:
     head = CLUSTERS.replace("inputs", "inputs s[i] : R, y[i,j] : real,")
     checked = check(parse(f"{head}param w = 1/3 layer a[i,j] = {expression} outputs a"))
     rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def built(expression: str, seed: int, scale: float) -> tuple[Expr, Evaluator, Ex
         "y": rng.normal(size=(4, 3)),
     }
     world = Surroundings(checked, {}, {}).world(fields)
-    exact = Exact(world)
+    exact = ExactEvaluator(world)
     return checked.spec.steps[0].equations[0].body, Evaluator(world, exact, Tally()), exact
 
 
@@ -110,7 +110,7 @@ def test_bounds_of_functions_hold_over_intervals(function: str) -> None:
     data = np.exp(rng.normal(size=(300, 1)) * 1.5)
     error = data * 10.0 ** rng.uniform(-17, -1, size=data.shape)
     error[::5] = 0.0
-    table = applied(function, Table(("i",), data, error, np.ones_like(data, dtype=bool)))
+    table = applied(function, ValueTable(("i",), data, error, np.ones_like(data, dtype=bool)))
     with localcontext() as context:
         context.prec = 60
         for v, e, f, bound in zip(*(a.ravel().tolist() for a in (data, error, table.data, table.error)), strict=True):

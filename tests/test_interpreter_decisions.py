@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from interpreting import ASSIGN, CLUSTERS, LLOYD, POINTS, interpreter, run
-from weft.meaning.interpreter import EvaluationError
+from weftc.interpreter.interpreter import EvaluationError
 
 law = settings(derandomize=True, deadline=None, max_examples=60)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from interpreting import CLUSTERS, FIVE, LLOYD, POINTS, interpreter
-from weft.errors import InputError
-from weft.meaning.noise import draw, philox, uniforms
-from weft_runtime.initial import start as starts_of_runtime
+from weftc.core.errors import InputError
+from weftc.interpreter.noise import draw, philox, uniforms
+from weftc_runtime.data.initial import start as starts_of_runtime
 
 # Known answers of Random123 1.09 for philox4x32-10: counter, key, result
 VECTORS = [

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from interpreting import interpreter, run
-from weft.evidence.condition import bounds
-from weft.meaning.world import EvaluationError
+from weftc.interpreter.environment import EvaluationError
+from weftc.verification.steps.condition import bounds
 
 HEAD = "algorithm test\ntokens i in points  j in centers : k\ninputs x[i] : R^d  c[j] : R^d  s[i] : R  b[j] : R >= 0\n"
 Row = Sequence[Decimal]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from agreement import INVENTIONS, assert_agrees, default_dims, invention, judge
-from weft.compiling import compile
-from weft.evidence.examples import answers, settings
-from weft.evidence.inputs import FAMILIES, cases
-from weft.evidence.models import columns
-from weft.locate import names
-from weft.lowering.styles import CHOICES
-from weft_runtime import load
+from weftc.compiling import compile
+from weftc.core.styles import CHOICES
+from weftc.files.locate import names
+from weftc.verification.cases.examples import answers, settings
+from weftc.verification.cases.inputs import FAMILIES, cases
+from weftc.verification.steps.models import columns
+from weftc_runtime import load
 
 NAMES = sorted(path.stem for path in INVENTIONS.glob("*.weft"))
 STYLES = CHOICES["scores"]

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from weft import syntax
-from weft.compiling import compile
-from weft.errors import SpecError
-from weft.evidence.examples import answers, settings
-from weft.language.check import check
-from weft.language.grammar import load
-from weft.language.parse import parse
-from weft.language.tokens import SECTIONS
-from weft.meaning.interpreter import Interpreter
-from weft.source import Source
+from weftc.compiling import compile
+from weftc.core import syntax
+from weftc.core.errors import SpecError
+from weftc.core.source import Source
+from weftc.interpreter.interpreter import Interpreter
+from weftc.language.check.check import check
+from weftc.language.parse.grammar import load
+from weftc.language.parse.lexer import SECTIONS
+from weftc.language.parse.parse import parse
+from weftc.verification.cases.examples import answers, settings
 
 PAGE = Path(__file__).parent.parent / "specs" / "README.md"
 TEXT = PAGE.read_text(encoding="utf-8")

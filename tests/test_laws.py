@@ -7,15 +7,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import weft
+import weftc
 
 Array = NDArray[np.float64]
 HARD = ["lloyd", "trimmed_kmeans", "weighted_kmeans"]
 SEEDS = range(3)
 
 
-def model(name: str, d: int = 2, k: int = 3, **params: float) -> weft.Model:
-    return weft.load(weft.compile(name, {"d": d, "k": k}, params))
+def model(name: str, d: int = 2, k: int = 3, **params: float) -> weftc.Model:
+    return weftc.load(weftc.compile(name, {"d": d, "k": k}, params))
 
 
 def data(name: str, seed: int) -> dict[str, Array]:
@@ -102,15 +102,15 @@ def test_weights_equal_repetition(seed: int) -> None:
 @pytest.mark.parametrize("name", ["lloyd", "lloyd_split", "trimmed_kmeans"])
 def test_styles_of_hard_specs_give_the_same_bits(name: str, styles: dict[str, str]) -> None:
     given = data(name, 0)
-    plain = weft.load(weft.compile(name, {"d": 2, "k": 3}))(**given, layers=4)
-    styled = weft.load(weft.compile(name, {"d": 2, "k": 3}, **styles))(**given, layers=4)  # type: ignore[arg-type]
+    plain = weftc.load(weftc.compile(name, {"d": 2, "k": 3}))(**given, layers=4)
+    styled = weftc.load(weftc.compile(name, {"d": 2, "k": 3}, **styles))(**given, layers=4)  # type: ignore[arg-type]
     assert torch.equal(plain["centers"], styled["centers"])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_assignment_steps_keep_the_masses(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    found = weft.load(weft.compile("sinkhorn_dual", {"d": 2}))(x=rng.random((6, 2)), y=rng.random((6, 2)), layers=300)
+    found = weftc.load(weftc.compile("sinkhorn_dual", {"d": 2}))(x=rng.random((6, 2)), y=rng.random((6, 2)), layers=300)
     plan = found["plan"]
     np.testing.assert_allclose(plan.sum(0), 1, atol=1e-6)
     np.testing.assert_allclose(plan.sum(1), 1, atol=1e-6)

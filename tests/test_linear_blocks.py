@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-import weft
-import weft_runtime
+import weftc
+import weftc_runtime
 from linear_cases import assert_same_bits, both, compiled, plain, problem
-from weft_runtime import heads_nearest, heads_segment, heads_stream, held, limbs, minima, nearest, search, segment
-from weft_runtime.native.library import Library
+from weftc_runtime.exact import limbs
+from weftc_runtime.exact import segments as segment
+from weftc_runtime.kernels import minima, nearest, search
+from weftc_runtime.kernels.native.library import Library
+from weftc_runtime.machines import heads_nearest, heads_segment, heads_stream
+from weftc_runtime.machines.planned import Linear
+from weftc_runtime.plan import slots as held
 
 HARD = ["lloyd", "lloyd_split", "weighted_kmeans", "spherical_kmeans", "kmedoids", "trimmed_kmeans", "nearest_neighbor"]
 
@@ -32,7 +37,8 @@ def threads(count: int) -> Iterator[None]:
 
 def shrink(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """Blocks of about so many numbers, in all modules that work in blocks."""
-    monkeypatch.setattr(heads_nearest, "library", lambda build: None)  # torch works in blocks
+    monkeypatch.setattr(Linear, "many_layers", lambda *_: None)  # torch works in blocks
+    monkeypatch.setattr(heads_nearest, "library", lambda build: None)
     monkeypatch.setattr(heads_segment, "library", lambda build: None)
     monkeypatch.setattr(heads_nearest, "block_rows", lambda keys: max(1, entries // keys))
     monkeypatch.setattr(nearest, "KEYS", 4)
@@ -70,7 +76,8 @@ def test_native_kernels_change_no_bit(
     monkeypatch.setattr(search, "BOUNDS", search.ALWAYS)
     monkeypatch.setattr(search, "NARROW", 0)  # a first look whatever the width
     asked: list[str] = []
-    for each in ("find", "rounds"):
+    monkeypatch.setattr(Linear, "many_layers", lambda *_: None)  # the kernels one by one
+    for each in ("find",):
         original = getattr(Library, each)
         monkeypatch.setattr(Library, each, lambda self, *call, run=original: asked.append(name) or run(self, *call))
     reference, linear = both(compiled(name, count=6), dtype)
@@ -98,7 +105,7 @@ def test_tiles_of_soft_heads_agree(name: str, entries: int, monkeypatch: pytest.
 def test_no_number_of_threads_changes_a_bit(count: int) -> None:
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(20_000, 2, generator=generator, dtype=torch.float64)
-    model = weft_runtime.load(compiled("lloyd", count=5), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=5), backend="linear")
     with threads(1):
         expected = model(x=points, c=points[:5])
     with threads(count):
@@ -114,6 +121,7 @@ def test_torch_alone_changes_no_bit(count: int, family: str, offset: float, monk
     inputs["c"][7] = inputs["c"][3]
     reference, linear = both(compiled("lloyd", count=20), torch.float32)
     expected = reference.final(inputs, layers=4)
+    monkeypatch.setattr(Linear, "many_layers", lambda *_: None)
     monkeypatch.setattr(heads_nearest, "library", lambda build: None)
     monkeypatch.setattr(heads_segment, "library", lambda build: None)
     monkeypatch.setattr(minima, "WIDEST", 1024)
@@ -218,7 +226,7 @@ layer
 outputs x
 """
     for backend in ("reference", "linear"):
-        model = weft_runtime.load(weft.compile(text, layers=2), backend=backend)
+        model = weftc_runtime.load(weftc.compile(text, layers=2), backend=backend)
         steps = torch.tensor([[1.0, 2.0, 3.0], [0.5, 0.5, 0.5]], dtype=torch.float64)
         flat = model(x=[0.0, 0.0, 0.0], noise={"a": steps})["x"]
         assert flat.tolist() == [1.5, 2.5, 3.5]
@@ -226,7 +234,7 @@ outputs x
 
 
 def test_deterministic_sums_with_soft_weights_are_the_references() -> None:
-    model = weft_runtime.load(compiled("soft_kmeans"), deterministic=True)
+    model = weftc_runtime.load(compiled("soft_kmeans"), deterministic=True)
     generator = torch.Generator().manual_seed(2)
     points = torch.randn(60_000, 2, generator=generator, dtype=torch.float64)
     expected = model(x=points, c=points[:3], layers=1)
@@ -234,6 +242,6 @@ def test_deterministic_sums_with_soft_weights_are_the_references() -> None:
     assert "soft weights" in model.report.why
     order = torch.randperm(len(points), generator=generator)
     assert torch.equal(model(x=points[order], c=points[:3], layers=1)["centers"], expected["centers"])
-    hard = weft_runtime.load(compiled("lloyd"), deterministic=True)
+    hard = weftc_runtime.load(compiled("lloyd"), deterministic=True)
     hard(x=points, c=points[:3])
     assert hard.report.backend == "linear"

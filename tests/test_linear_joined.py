@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-import weft
-import weft_runtime
+import weftc
+import weftc_runtime
 from joined_cases import batch, one
 from linear_cases import both, compiled, plain, promises_bits
-from weft.locate import catalogue
-from weft_runtime import Model, run
-from weft_runtime.joined import Groups, apart
-from weft_runtime.linear import Linear
-from weft_runtime.native.library import forget
-from weft_runtime.residual import Residual
-from weft_runtime.state import Problem
+from weftc.files.locate import catalogue
+from weftc_runtime import Model
+from weftc_runtime.kernels.native.library import forget
+from weftc_runtime.machines import run
+from weftc_runtime.machines.joined import ProblemOffsets, apart
+from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.residual import Residual
+from weftc_runtime.machines.state import Problem
 
 NAMES = [entry.name for entry in catalogue()]
 
@@ -40,7 +41,7 @@ def joins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def agree(model: Model, inputs: dict[str, list[torch.Tensor]], options: dict[str, Any]) -> None:
     outputs = model.final(inputs, **options)
     layers, stable = model.report.layers, model.report.stable
-    alone = weft_runtime.load(compiled(model.spec_name, count=4), dtype=model.dtype, backend="reference")
+    alone = weftc_runtime.load(compiled(model.spec_name, count=4), dtype=model.dtype, backend="reference")
     for number in range(len(layers)):
         expected = alone.final(one(inputs, number), **options)
         for name in expected:
@@ -57,7 +58,7 @@ def agree(model: Model, inputs: dict[str, list[torch.Tensor]], options: dict[str
 def test_every_problem_gets_the_bits_it_gets_alone(
     name: str, family: str, dtype: torch.dtype, options: dict[str, Any], joins: list[bool]
 ) -> None:
-    model = weft_runtime.load(compiled(name, count=4), dtype=dtype, backend="linear")
+    model = weftc_runtime.load(compiled(name, count=4), dtype=dtype, backend="linear")
     agree(model, batch(name, family, [9, 30, 4, 17, 30], str(dtype)[6:]), options)
     assert joins[0]
 
@@ -85,16 +86,16 @@ def test_whether_a_vector_is_zero_is_asked_of_its_own_problem(joins: list[bool],
     """In the second problem a mean is where it must not be, which exact arithmetic finds, and the center stays."""
     path = tmp_path / "shifted.weft"
     path.write_text(SHIFTED)
-    checkpoint = weft.compile(path, dims={"d": 2, "k": 2}, layers=1)
+    checkpoint = weftc.compile(path, dims={"d": 2, "k": 2}, layers=1)
     x = torch.tensor([[[1, 0], [2, 0], [9, 1]], [[1, 0], [3, 0], [9, 9]]], dtype=torch.float64)
     c = torch.tensor([[[1, 0], [9, 3]]] * 2, dtype=torch.float64)
     s = torch.tensor([[[0, 1], [0, 0]], [[2, 0], [0, 0]]], dtype=torch.float64)
-    model = weft_runtime.load(checkpoint, backend="linear")
+    model = weftc_runtime.load(checkpoint, backend="linear")
     found = model(x=x, c=c, s=s)
     assert joins == [True]
     assert (model.report.backend, model.report.why) == ("linear", "")
     assert found["centers"][1, 0].tolist() == [1.0, 0.0]
-    reference = weft_runtime.load(checkpoint, backend="reference")
+    reference = weftc_runtime.load(checkpoint, backend="reference")
     for number in range(2):
         assert torch.equal(found["centers"][number], reference(x=x[number], c=c[number], s=s[number])["centers"])
 
@@ -120,7 +121,7 @@ def test_every_spec_gives_in_a_batch_what_it_gives_alone(name: str, sizes: list[
 
 def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> None:
     inputs = batch("lloyd", "random", [12] * 6)
-    model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
     stacked = {key: torch.stack(values) for key, values in inputs.items()}
     first, second = model(stacked), model(inputs)
     assert all(torch.equal(plain(first[name]), plain(second[name])) for name in first)
@@ -132,20 +133,20 @@ def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> N
 def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [5, 12, 9, 12] if ragged else [12] * 4
     inputs = batch("lloyd", "random", sizes)
-    model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
     made: list[int] = []
-    embed, part = Linear.embed, Groups.part
+    embed, part = Linear.embed, ProblemOffsets.part
 
     def embedded(self: Linear, filled: Any, counts: Any, number: int, peaks: Any) -> Problem:
         made.append(number)
         return embed(self, filled, counts, number, peaks)
 
-    def parted(self: Groups, residual: Residual, number: int) -> Residual:
+    def parted(self: ProblemOffsets, residual: Residual, number: int) -> Residual:
         made.append(number)
         return part(self, residual, number)
 
     monkeypatch.setattr(Linear, "embed", embedded)
-    monkeypatch.setattr(Groups, "part", parted)
+    monkeypatch.setattr(ProblemOffsets, "part", parted)
     outputs = model.final(inputs, layers=3)
     assert model.report.layers == (3,) * 4
     # the state of all, and the first problem, which stands for the others
@@ -159,7 +160,7 @@ def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkey
 @pytest.mark.parametrize("family", ["random", "exact ties on a grid", "duplicates"])
 @pytest.mark.parametrize("name", ["lloyd", "weighted_kmeans", "spherical_kmeans"])
 def test_objectives_are_those_of_each_problem_alone(name: str, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = weft_runtime.load(compiled(name, count=4), backend="linear")
+    model = weftc_runtime.load(compiled(name, count=4), backend="linear")
     inputs = batch(name, family, [9, 30, 1, 17, 30])
     alone = [model.objective(one(inputs, number), layers=3) for number in range(5)]
     parted: list[Any] = []
@@ -170,7 +171,7 @@ def test_objectives_are_those_of_each_problem_alone(name: str, family: str, monk
 
 def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None:
     inputs = batch("lloyd", "random", [12] * 3)
-    model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
     found = model.final(x=torch.stack(inputs["x"]), c=inputs["c"][0], layers=3)
     for number in range(3):
         alone = model.final(x=inputs["x"][number], c=inputs["c"][0], layers=3)
@@ -180,7 +181,7 @@ def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None
 
 def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:
     for name, why in (("knn", "literal"), ("sinkhorn_dual", "kept"), ("lloyd_split", "share")):
-        model = weft_runtime.load(compiled(name, count=4), backend="linear")
+        model = weftc_runtime.load(compiled(name, count=4), backend="linear")
         assert why in apart(model.program, model.plan())
         found = model(batch(name, "random", [9, 12]), seed=0)
         assert joins[-1] is False
@@ -188,17 +189,17 @@ def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[
 
 
 def test_scores_of_computed_numbers_run_problem_by_problem(joins: list[bool]) -> None:
-    model = weft_runtime.load(compiled("lloyd", count=4, scores="dot"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4, scores="dot"), backend="linear")
     model(batch("lloyd", "random", [9, 12]))
     assert joins == [False]
     assert (model.report.backend, model.report.why) == ("linear", "")
 
 
 def test_without_native_kernels_problems_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEFT_NATIVE", "off")
+    monkeypatch.setenv("WEFTC_NATIVE", "off")
     forget()
     try:
-        model = weft_runtime.load(compiled("lloyd", count=4), backend="linear")
+        model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
         agree(model, batch("lloyd", "random", [9, 30]), {"layers": 3})
         assert model.report.backend == "linear"
     finally:

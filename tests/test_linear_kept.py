@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-import weft
-import weft_runtime
+import weftc
+import weftc_runtime
 from linear_cases import both, compiled, problem
-from weft_runtime import heads_kept
-from weft_runtime.native.library import library
+from weftc_runtime.kernels.native.library import library
+from weftc_runtime.machines import heads_kept
 
 STILL = ["sinkhorn_dual", "sinkhorn_log"]
 
@@ -52,7 +52,7 @@ def test_the_values_are_those_of_the_reference(
 def test_whole_runs_agree(name: str, gamma: float) -> None:
     """Potentials start as one number for all tokens, and do not stay so."""
     params = {"gamma": gamma} if name == "sinkhorn_dual" else {}
-    reference, linear = both(weft.compile(name, dims={"d": 2}, params=params, layers=12))
+    reference, linear = both(weftc.compile(name, dims={"d": 2}, params=params, layers=12))
     inputs = problem(name, "random", 70, 8)
     expected, found = reference(inputs), linear(inputs)
     assert linear.report.backend == "linear"
@@ -64,7 +64,7 @@ def test_the_matrix_is_kept_while_it_serves_and_made_anew_when_it_does_not(monke
     made: list[int] = []
     original = heads_kept.made
     monkeypatch.setattr(heads_kept, "made", lambda *given: made.append(1) or original(*given))
-    model = weft_runtime.load(compiled("sinkhorn_log"), backend="linear")
+    model = weftc_runtime.load(compiled("sinkhorn_log"), backend="linear")
     inputs = problem("sinkhorn_log", "random", 60, 3)
     model(inputs, layers=40)
     often = len(made)
@@ -80,13 +80,13 @@ def test_the_matrix_is_kept_while_it_serves_and_made_anew_when_it_does_not(monke
 def test_a_matrix_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads_kept, "MEMORY", 1000)
     monkeypatch.setattr(heads_kept, "made", lambda *given: pytest.fail("a matrix was made"))
-    model = weft_runtime.load(compiled("sinkhorn_dual"), backend="linear")
+    model = weftc_runtime.load(compiled("sinkhorn_dual"), backend="linear")
     model(problem("sinkhorn_dual", "random", 60, 3))
     assert model.report.backend == "linear"
 
 
 def test_far_clouds_do_not_underflow() -> None:
-    checkpoint = weft.compile("sinkhorn_log", dims={"d": 1}, params={"lambda": 0.01}, layers=8)
+    checkpoint = weftc.compile("sinkhorn_log", dims={"d": 1}, params={"lambda": 0.01}, layers=8)
     x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
     mass = torch.full((40,), 1 / 40, dtype=torch.float64)
     inputs = {"x": x, "y": x + 30.0, "a": mass, "b": mass}  # exp(-C / lambda) is zero in float64 everywhere

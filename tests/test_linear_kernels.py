@@ -16,16 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from weft_runtime import limbs, segment
-from weft_runtime.decide import EXACT, decide
-from weft_runtime.few_terms import rounded_sum
-from weft_runtime.held import Deferred, Dense, Sparse, Uniform, same, sparse
-from weft_runtime.ir import Weighting
-from weft_runtime.nearest import Found, nearest, ready
-from weft_runtime.plan import Uncovered
-from weft_runtime.segment import SegmentSum
-from weft_runtime.squares import Squares
-from weft_runtime.workers import each
+from weftc_runtime.exact import limbs
+from weftc_runtime.exact import segments as segment
+from weftc_runtime.exact.decide import EXACT, decide
+from weftc_runtime.exact.distances import Squares
+from weftc_runtime.exact.few_terms import rounded_sum
+from weftc_runtime.exact.segments import SegmentSum
+from weftc_runtime.format.program import Weighting
+from weftc_runtime.kernels.nearest import Found, nearest, ready
+from weftc_runtime.kernels.threads import each
+from weftc_runtime.plan.instructions import Uncovered
+from weftc_runtime.plan.slots import Deferred, Dense, Sparse, Uniform, same, sparse
 
 CPU = torch.device("cpu")
 NUMBERS = st.one_of(
@@ -164,7 +165,7 @@ def test_threads_stay_and_leave_the_number_of_cores_as_it_was() -> None:
 def test_a_forked_process_starts_threads_of_its_own() -> None:
     program = """
 import os, torch
-from weft_runtime.workers import each
+from weftc_runtime.kernels.threads import each
 torch.set_num_threads(2)
 cpu = torch.device("cpu")
 assert each(lambda item: item + 1, range(4), cpu) == [1, 2, 3, 4]

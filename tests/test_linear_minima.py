@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from weft_runtime import minima, nearest
-from weft_runtime.minima import Rectangle, Room, arranged, block_rows, even
-from weft_runtime.nearest import Found, Queries, as_stored, ready
+from weftc_runtime.kernels import minima, nearest
+from weftc_runtime.kernels.minima import Rectangle, Room, arranged, block_rows, even
+from weftc_runtime.kernels.nearest import Found, Queries, as_stored, ready
 
 CPU = torch.device("cpu")
 

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import weft_runtime
+import weftc_runtime
 from linear_cases import assert_same_bits, both, compiled, problem
-from weft_runtime import Model, RunError, heads_kept
-from weft_runtime.plan import AttendPlan, Plan
-from weft_runtime.workers import each
+from weftc_runtime import Model, RunError
+from weftc_runtime.kernels.threads import each
+from weftc_runtime.machines import heads_kept
+from weftc_runtime.plan.instructions import AttendPlan, Plan
 
 
 def strategies(plan: Plan) -> dict[str, str]:
@@ -21,7 +22,7 @@ def strategies(plan: Plan) -> dict[str, str]:
 
 
 def linear(name: str, **styles: Any) -> Model:
-    return weft_runtime.load(compiled(name, **styles), backend="linear")
+    return weftc_runtime.load(compiled(name, **styles), backend="linear")
 
 
 # ---------------------------------------------------------------------- structure
@@ -125,17 +126,17 @@ def large() -> dict[str, Tensor]:
     return {"x": x, "c": x[:3].clone()}
 
 
-def test_auto_takes_the_linear_backend_for_large_problems_only(large: dict[str, Tensor]) -> None:
-    model = weft_runtime.load(compiled("lloyd"))
+def test_auto_takes_the_linear_backend_whatever_the_size(large: dict[str, Tensor]) -> None:
+    model = weftc_runtime.load(compiled("lloyd"))
     assert model.backend == "auto"
     model(large, layers=1)
     assert (model.report.backend, model.report.why) == ("linear", "")
     model({"x": large["x"][:50], "c": large["c"]}, layers=1)
-    assert (model.report.backend, model.report.why) == ("reference", "the problem is small")
+    assert (model.report.backend, model.report.why) == ("linear", "")
 
 
 def test_a_hook_brings_the_reference_and_its_removal_the_plan(large: dict[str, Tensor]) -> None:
-    model = weft_runtime.load(compiled("lloyd"))
+    model = weftc_runtime.load(compiled("lloyd"))
     seen: list[torch.Size] = []
     handle = model.blocks[0].resid("points").hook_resid_post.register_forward_hook(lambda m, i, o: seen.append(o.shape))
     hooked = model(large, layers=1)
@@ -147,12 +148,12 @@ def test_a_hook_brings_the_reference_and_its_removal_the_plan(large: dict[str, T
 
 
 def test_gradients_bring_the_reference(large: dict[str, Tensor]) -> None:
-    model = weft_runtime.load(compiled("soft_kmeans"))
+    model = weftc_runtime.load(compiled("soft_kmeans"))
     wanted = {"x": large["x"][:30_000].clone(), "c": large["c"].clone().requires_grad_()}
     model(wanted, layers=1)["centers"].sum().backward()
     assert (model.report.backend, model.report.why) == ("reference", "an input requires a gradient")
     assert wanted["c"].grad is not None
-    trainable = weft_runtime.load(compiled("lloyd"), trainable=True)
+    trainable = weftc_runtime.load(compiled("lloyd"), trainable=True)
     trainable({"x": large["x"][:2000], "c": large["c"]}, layers=1)
     assert (trainable.report.backend, trainable.report.why) == ("reference", "the weights require gradients")
 
@@ -166,7 +167,7 @@ def test_what_cannot_run_linear_is_refused_when_linear_is_asked_for() -> None:
     with pytest.raises(RunError, match="no attention patterns"):
         linear("lloyd").trace(inputs, patterns=True)
     with pytest.raises(RunError, match="unknown backend liner; did you mean linear"):
-        weft_runtime.load(compiled("lloyd"), backend="liner")
+        weftc_runtime.load(compiled("lloyd"), backend="liner")
 
 
 def test_errors_are_the_reference_s_own() -> None:
@@ -218,7 +219,7 @@ class Largest(TorchDispatchMode):
 def test_no_array_of_points_times_centers(name: str) -> None:
     n, k, d = 20_000, 40, 2
     inputs = problem(name, "random", n, 1, d=d, k=k)
-    model = weft_runtime.load(compiled(name, width=d, count=k), backend="linear")
+    model = weftc_runtime.load(compiled(name, width=d, count=k), backend="linear")
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # so that all work is done where the mode listens
     try:
@@ -235,7 +236,7 @@ def test_no_array_of_points_times_points(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(heads_kept, "MEMORY", 0)  # one that is kept on purpose apart
     n = 1500
     inputs = problem(name, "random", n, 1)
-    model = weft_runtime.load(compiled(name), backend="linear")
+    model = weftc_runtime.load(compiled(name), backend="linear")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

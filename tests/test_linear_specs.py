@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-import weft_runtime
+import weftc_runtime
 from agreement import assert_agrees, default_dims
 from linear_cases import assert_same_bits, both, compiled, plain, problem, promises_bits
-from weft.compiling import checked_spec
-from weft.evidence.inputs import FAMILIES, cases
-from weft.evidence.runs import judge_of
-from weft.locate import catalogue
-from weft.lowering.styles import CHOICES
-from weft_runtime import RunError
-from weft_runtime.results import Tiers
+from weftc.compiling import checked_spec
+from weftc.core.styles import CHOICES
+from weftc.files.locate import catalogue
+from weftc.verification.cases.inputs import FAMILIES, cases
+from weftc.verification.runs.runs import judge_of
+from weftc_runtime import RunError
+from weftc_runtime.data.results import Tiers
 
 NAMES = [entry.name for entry in catalogue()]
 COMBINATIONS = [(name, scores) for name in NAMES for scores in CHOICES["scores"]]
@@ -25,7 +25,7 @@ DTYPES = (torch.float64, torch.float32)
 
 
 def test_most_specs_promise_bits() -> None:
-    exact = [name for name in NAMES if promises_bits(weft_runtime.load(compiled(name)).plan())]
+    exact = [name for name in NAMES if promises_bits(weftc_runtime.load(compiled(name)).plan())]
     assert {"lloyd", "lloyd_split", "weighted_kmeans", "trimmed_kmeans", "kmedoids", "knn"} <= set(exact)
 
 

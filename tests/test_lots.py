@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from weft_runtime.lots import Lot, firsts, lot, runs, tiles
+from weftc_runtime.machines.batching import Lot, firsts, lot, runs, tiles
 
 
 def starts(*sizes: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""`weft.match`: plans, permutations and costs as POT and SciPy have them, for any spec with a plan."""
+"""`weftc.match`: plans, permutations and costs as POT and SciPy have them, for any spec with a plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-import weft
+import weftc
 
 DISTANCE = """algorithm by_distance
 tokens  p in sources, q in targets
@@ -39,7 +39,7 @@ def sinkhorn(a: Any, b: Any, costs: NDArray[Any], strength: float) -> NDArray[An
 @pytest.mark.parametrize(("n", "m"), [(8, 8), (5, 9), (1, 3)])
 def test_plan_and_cost_are_those_of_pot(n: int, m: int) -> None:
     x, y, costs = clouds(n, m)
-    found = weft.match(x, y)
+    found = weftc.match(x, y)
     theirs = sinkhorn(ot.unif(n), ot.unif(m), costs, 0.1)
     np.testing.assert_allclose(found.plan, theirs, atol=1e-8)
     assert found.cost == pytest.approx(float((theirs * costs).sum()), abs=1e-7)
@@ -52,7 +52,7 @@ def test_plan_and_cost_are_those_of_pot(n: int, m: int) -> None:
 def test_masses() -> None:
     x, y, costs = clouds(4, 5)
     a, b = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.3, 0.1, 0.1, 0.25, 0.25])
-    found = weft.match(x, y, a=a, b=b)
+    found = weftc.match(x, y, a=a, b=b)
     np.testing.assert_allclose(found.plan, sinkhorn(a, b, costs, 0.1), atol=1e-8)
 
 
@@ -61,7 +61,7 @@ def test_the_permutation_is_scipys(spec: str) -> None:
     x = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [2, 0], [2, 1]])
     order = np.random.default_rng(4).permutation(6)
     y = x[order] + 0.1
-    found = weft.match(x, y, spec, params={"lambda": 0.1}, tol=1e-3)
+    found = weftc.match(x, y, spec, params={"lambda": 0.1}, tol=1e-3)
     rows, columns = linear_sum_assignment(ot.dist(x, y))
     np.testing.assert_array_equal(found.permutation, (rows, columns))
     np.testing.assert_array_equal(order[found.col_ind], np.arange(6))
@@ -71,7 +71,7 @@ def test_the_permutation_is_scipys(spec: str) -> None:
 
 def test_more_rows_than_columns() -> None:
     x, y, _ = clouds(7, 3)
-    found = weft.match(x, y)
+    found = weftc.match(x, y)
     assert found.plan.shape == (7, 3)
     rows, columns = linear_sum_assignment(found.plan, maximize=True)
     np.testing.assert_array_equal(found.permutation, (rows, columns))
@@ -80,7 +80,7 @@ def test_more_rows_than_columns() -> None:
 
 def test_a_plan_that_counts_one_for_every_row_is_one_in_all() -> None:
     x, y, costs = clouds(5, 5)
-    found = weft.match(x, y, "sinkhorn_dual", params={"lambda": 0.5})
+    found = weftc.match(x, y, "sinkhorn_dual", params={"lambda": 0.5})
     np.testing.assert_allclose(found.plan, sinkhorn(ot.unif(5), ot.unif(5), costs, 0.5), atol=1e-6)
     np.testing.assert_allclose(found.outputs["plan"], 5 * found.plan)
     assert found.outputs["u"].shape == (5,)
@@ -90,7 +90,7 @@ def test_a_plan_that_counts_one_for_every_row_is_one_in_all() -> None:
 def test_a_spec_of_ones_own(cost: str) -> None:
     x, y, costs = clouds(5, 5)
     costs = -x @ y.T if "<" in cost else costs
-    found = weft.match(x, y, DISTANCE.format(cost=cost))
+    found = weftc.match(x, y, DISTANCE.format(cost=cost))
     theirs = sinkhorn(ot.unif(5), ot.unif(5), costs, 0.5)
     np.testing.assert_allclose(found.plan, theirs, atol=1e-7)
     assert found.cost == pytest.approx(float((theirs * costs).sum()), abs=1e-7)
@@ -98,11 +98,11 @@ def test_a_spec_of_ones_own(cost: str) -> None:
 
 def test_the_checkpoint_is_there_and_layers_are_counted() -> None:
     x, y, _ = clouds(4, 4)
-    found = weft.match(x, y)
-    model = weft.load(found.model)
+    found = weftc.match(x, y)
+    model = weftc.load(found.model)
     again = model(x=x, y=y, a=np.full(4, 0.25), b=np.full(4, 0.25), layers=found.layers)
     np.testing.assert_array_equal(again["plan"].numpy(), found.plan)
-    few = weft.match(x, y, tol=1e-2)
+    few = weftc.match(x, y, tol=1e-2)
     assert 1 <= few.layers < found.layers
     assert 1e-2 >= few.marginal_error > 1e-9 >= found.marginal_error
 
@@ -110,7 +110,7 @@ def test_the_checkpoint_is_there_and_layers_are_counted() -> None:
 def test_it_warns_when_it_does_not_settle() -> None:
     x, y, _ = clouds(4, 4)
     with pytest.warns(UserWarning, match="did not settle in max_iter=2"):
-        assert not weft.match(x, y, max_iter=2).settled
+        assert not weftc.match(x, y, max_iter=2).settled
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_it_warns_when_it_does_not_settle() -> None:
 )
 def test_refusals_say_what_to_do(arguments: tuple[Any, ...], settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        weft.match(*arguments, **settings)
-    assert isinstance(caught.value, weft.InputError)
+        weftc.match(*arguments, **settings)
+    assert isinstance(caught.value, weftc.InputError)
 
 
 def test_an_input_that_is_neither_points_nor_masses_is_named() -> None:
     text = DISTANCE.format(cost="|x[p] - y[q]|^2").replace("y[q] : R^d", "y[q] : R^d,  z[q] : R^d")
     with pytest.raises(ValueError, match="needs the input z"):
-        weft.match([[0.0]], [[1.0]], text)
+        weftc.match([[0.0]], [[1.0]], text)

@@ -10,21 +10,23 @@ import numpy as np
 import pytest
 import torch
 
-import weft_runtime
+import weftc_runtime
 from linear_cases import compiled
-from weft_runtime import calls, held, linear
-from weft_runtime.native.library import Library, library
-from weft_runtime.residual import Residual
+from weftc_runtime.kernels.native.library import Library, library
+from weftc_runtime.machines import head_task as calls
+from weftc_runtime.machines import planned as linear
+from weftc_runtime.machines.residual import Residual
+from weftc_runtime.plan import slots as held
 
 PROGRAM = """
 import resource, sys
-import torch, weft
-from weft.bench.memory import Peak
-from weft.bench.targets import MEMORY_PER_THREAD
+import torch, weftc
+from weftc.tools.bench.memory import Peak
+from weftc.tools.bench.targets import MEMORY_PER_THREAD
 
 torch.set_num_threads(1)
 points, width, count, layers = map(int, sys.argv[1:])
-model = weft.load(weft.compile("lloyd", dims={"d": width, "k": count}), dtype=torch.float32)
+model = weftc.load(weftc.compile("lloyd", dims={"d": width, "k": count}), dtype=torch.float32)
 x = torch.randn(points, width, generator=torch.Generator().manual_seed(0))
 c = x[:count].clone()
 model.final(x=x[:20000], c=c, layers=layers)  # loads libraries
@@ -50,7 +52,7 @@ def test_memory_per_point() -> None:
 COMMAND = """
 import resource, sys
 from pathlib import Path
-from weft.cli import main
+from weftc.cli import main
 assert main(["run", "lloyd", "--data", sys.argv[1], "-D", "k=8", "--layers", "3", "--dtype", "float32",
              "--format", "npy", "-o", sys.argv[1] + "-out"]) == 0
 status = Path("/proc/self/status")  # its own peak: the other number begins with that of the process that started it
@@ -77,7 +79,7 @@ def test_numbers_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> Non
     """Whether they are finite and how large they are is one question, and nobody asks again."""
     kernels = library()
     assert kernels is not None
-    model = weft_runtime.load(compiled("lloyd", width=2, count=3), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=2, count=3), backend="linear")
     x = torch.randn(40_000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     looks: list[int] = []
     peak = Library.peak
@@ -95,13 +97,13 @@ def test_numbers_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert looks == [40_000]
     for wrong in (torch.nan, torch.inf, -torch.inf):
         pair[1, 7, 1] = wrong
-        with pytest.raises(weft_runtime.RunError, match=r"x: problem 1, row 7, column 1 .* is not finite"):
+        with pytest.raises(weftc_runtime.RunError, match=r"x: problem 1, row 7, column 1 .* is not finite"):
             model(x=pair, c=x[:3], layers=1)
 
 
 def test_names_of_tokens_are_indices() -> None:
     """k x k ones and zeros are never made: not for the state, and not again for every number of points."""
-    model = weft_runtime.load(compiled("lloyd", width=2, count=30), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=2, count=30), backend="linear")
     states: list[Residual] = []
     original = linear.Linear.embed
 

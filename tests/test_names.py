@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from torch import nn
 
-import weft
-import weft_runtime
-from weft.sklearn import WeftClusterer
-from weft_runtime import RunError
-from weft_runtime.hooks import HookSite, Named
+import weftc
+import weftc_runtime
+from weftc.sklearn import WeftClusterer
+from weftc_runtime import RunError
+from weftc_runtime.data.hooks import HookSite, Named
 
 SPEC = """algorithm {0}
 tokens  i in {1}
@@ -49,16 +49,16 @@ POINTS = np.random.default_rng(0).normal(size=(12, 2))
 def classes() -> list[type]:
     """All classes of the runtime."""
     found = []
-    for module in pkgutil.walk_packages(weft_runtime.__path__, "weft_runtime."):
+    for module in pkgutil.walk_packages(weftc_runtime.__path__, "weftc_runtime."):
         members = vars(importlib.import_module(module.name)).values()
-        found += [one for one in members if inspect.isclass(one) and one.__module__.startswith("weft")]
+        found += [one for one in members if inspect.isclass(one) and one.__module__.startswith("weftc")]
     return found
 
 
 def is_legal(name: str) -> bool:
     try:
-        weft.compile(SPEC.format(name, *(f"n{role}" for role in range(1, ROLES))), {"n3": 2})
-    except weft.WeftError:
+        weftc.compile(SPEC.format(name, *(f"n{role}" for role in range(1, ROLES))), {"n3": 2})
+    except weftc.WeftError:
         return False
     return True
 
@@ -66,7 +66,7 @@ def is_legal(name: str) -> bool:
 def legal_names() -> list[str]:
     """What torch's modules and our classes call their own, as far as a spec may call something so."""
     found = {name for thing in (nn.Module(), *classes()) for name in (*dir(thing), *getattr(thing, "__slots__", ()))}
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}))
     found |= {name for module in model.modules() for name in (*dir(module), *vars(module))}
     assert {"forward", "training", "head", "attn", "streams", "_modules"} <= found
     return sorted(name for name in found if re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) and is_legal(name))
@@ -77,9 +77,9 @@ def test_every_name_of_torch_and_of_the_runtime_may_be_used_for_everything() -> 
     assert len(names) > 400
     for first in range(len(names)):
         used = [names[(first + role) % len(names)] for role in range(ROLES)]
-        made = weft.compile(SPEC.format(*used), {used[3]: 2})
+        made = weftc.compile(SPEC.format(*used), {used[3]: 2})
         for backend in ("reference", "linear"):
-            found = weft.load(made, backend=backend)({used[4]: [1.0, 2.0], used[5]: [3.0, 4.0]})
+            found = weftc.load(made, backend=backend)({used[4]: [1.0, 2.0], used[5]: [3.0, 4.0]})
             assert found[used[7]].tolist() == [1.5, 1.5], (used, backend)
             assert found[used[9]].tolist() == [1.5, 2.0], (used, backend)
 
@@ -90,7 +90,7 @@ def test_a_name_works_in_hooks_traces_files_and_estimators(name: str) -> None:
     for role in range(ROLES):
         used = [*plain[:role], name, *plain[role + 1 :]]
         text = CLUSTERING.format(*used)
-        model = weft.load(weft.compile(text, {used[3]: 3, used[5]: 2}))
+        model = weftc.load(weftc.compile(text, {used[3]: 3, used[5]: 2}))
         given, seen = {used[4]: POINTS}, []
         expected = model(given)[used[6]]
         sites = {path: site for path, site in model.named_modules() if isinstance(site, HookSite)}
@@ -105,14 +105,14 @@ def test_a_name_works_in_hooks_traces_files_and_estimators(name: str) -> None:
         copied = copy.deepcopy(model)
         copied.load_state_dict(model.state_dict())
         assert copied(given)[used[6]].equal(expected)
-        assert weft.load(model.checkpoint())(given)[used[6]].equal(expected)
+        assert weftc.load(model.checkpoint())(given)[used[6]].equal(expected)
         estimator = WeftClusterer(text, n_clusters=3).fit(POINTS)
         assert set(estimator.predict(POINTS)) == {0, 1, 2}
 
 
 def test_an_input_with_the_name_of_a_setting_is_given_in_a_mapping() -> None:
     text = "algorithm t\ntokens i in points\ninputs seed[i] : R\nlayer\n  y[i] = 2 * seed[i]\noutputs y\n"
-    model = weft.load(weft.compile(text))
+    model = weftc.load(weftc.compile(text))
     assert model({"seed": [1.0, 2.0]}, seed=3)["y"].tolist() == [2.0, 4.0]
     with pytest.raises(RunError, match=r"input seed is missing; give model\({'seed': \.\.\.}\)"):
         model(seed=4)
@@ -123,7 +123,7 @@ def test_an_input_with_the_name_of_a_setting_is_given_in_a_mapping() -> None:
 
 def test_an_input_may_be_called_self() -> None:
     text = "algorithm t\ntokens i in points\ninputs self[i] : R\nlayer\n  y[i] = 2 * self[i]\noutputs y\n"
-    model = weft.load(weft.compile(text))
+    model = weftc.load(weftc.compile(text))
     assert model(**{"self": [1.0]})["y"].tolist() == [2.0]
     assert model.final(**{"self": [1.0]})["y"].tolist() == [2.0]
 

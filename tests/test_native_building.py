@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-import weft_runtime
+import weftc_runtime
 from linear_cases import compiled, problem
-from weft_runtime import heads_nearest, heads_segment
-from weft_runtime.native import building
-from weft_runtime.native import library as library_module
-from weft_runtime.native.library import NativeWarning, forget, library
+from weftc_runtime.kernels.native import building
+from weftc_runtime.kernels.native import library as library_module
+from weftc_runtime.kernels.native.library import NativeWarning, forget, library
+from weftc_runtime.machines import heads_nearest, heads_segment
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "weft"
+    return tmp_path / "weftc"
 
 
 def stub(folder: Path, text: str) -> str:
@@ -130,7 +130,7 @@ def test_a_damaged_library_is_never_loaded_and_built_anew(damage: str, copying: 
 def test_a_library_cut_off_does_not_kill_later_processes(copying: Path) -> None:
     cut(0.5)(building.built())
     code = (
-        "import sys; from weft_runtime.native.library import library;"
+        "import sys; from weftc_runtime.kernels.native.library import library;"
         "sys.exit((library(build=False) is not None) + 2 * (library() is None))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -139,7 +139,7 @@ def test_a_library_cut_off_does_not_kill_later_processes(copying: Path) -> None:
 
 def test_processes_that_build_at_once_all_get_the_library(copying: Path) -> None:
     cut(0.3)(building.built())
-    code = "from weft_runtime.native.building import built; print(hash(built().read_bytes()) and 'built')"
+    code = "from weftc_runtime.kernels.native.building import built; print(hash(built().read_bytes()) and 'built')"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [one.communicate()[0] for one in running] == ["built\n"] * 4
 
@@ -191,7 +191,7 @@ def test_without_a_library_torch_runs_and_one_message_says_why(
     monkeypatch.setattr(heads_segment, "NATIVE", 0)
     forget()
     try:
-        model = weft_runtime.load(compiled("lloyd"), backend="linear")
+        model = weftc_runtime.load(compiled("lloyd"), backend="linear")
         inputs = problem("lloyd", "random", 40, 1)
         with pytest.warns(NativeWarning, match=reason):
             model(inputs)
@@ -218,7 +218,7 @@ def test_kernels_that_were_missing_are_used_everywhere_once_they_are_built(monke
 
 
 def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEFT_NATIVE", "off")
+    monkeypatch.setenv("WEFTC_NATIVE", "off")
     forget()
     try:
         assert library() is None
@@ -226,11 +226,49 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
         forget()
 
 
+def test_the_state_of_the_kernels_is_told_in_words(copying: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert building.told().startswith("not compiled yet")
+    path = building.built()
+    assert building.told() == f"compiled for this processor: {path}"
+    monkeypatch.setenv("WEFTC_NATIVE", "off")
+    assert building.told().startswith("switched off")
+    monkeypatch.setenv("WEFTC_NATIVE", "mmx")
+    assert "WEFTC_NATIVE=mmx: on this processor it may be one of on, off" in building.told()
+
+
+def test_an_instruction_set_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = building.usable()
+    for one in every:
+        monkeypatch.setenv("WEFTC_NATIVE", one.name)
+        assert building.usable() == (one,)
+        assert building._machine_flags() == one.flags
+    monkeypatch.setenv("WEFTC_NATIVE", "on")
+    assert building.usable() == every
+
+
+@pytest.mark.parametrize("features", [set(), {"sse2"}, {"avx2"}, building._AVX2, building._AVX512])
+def test_no_library_asks_for_more_than_the_processor_has(features: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "_features", lambda: frozenset(features))
+    monkeypatch.setattr(building.platform, "machine", lambda: "x86_64")
+    found = building.usable()
+    assert all(one.needs <= features for one in found)
+    assert found[-1].name == "sse2"
+    assert ("avx2" in {one.name for one in found}) == (features >= building._AVX2)
+
+
+@pytest.mark.parametrize("unit", sorted(path.name for path in building.HERE.glob("*.cpp")))
+def test_the_sources_compile_where_there_are_no_instructions_of_x86(unit: str) -> None:
+    """What is left without them is what ARM compiles: vectors of the compiler, for NEON too."""
+    none = [f"-U__{name}__" for name in ("SSE", "SSE2", "SSE3", "SSE4_1", "SSE4_2", "AVX", "AVX2", "AVX512F")]
+    flags = ["-std=c++17", "-fsyntax-only", "-Wno-psabi", *none]
+    subprocess.run([building._compiler(), *flags, str(building.HERE / unit)], check=True)
+
+
 @pytest.mark.parametrize(
     ("source", "names"),
     [
-        ("nearest.cpp", {"WeftQueries": "Queries", "WeftFind": "Find", "WeftGroups": "Groups"}),
-        ("rounds.cpp", {"WeftSegments": "Segments", "WeftRounds": "Rounds"}),
+        ("nearest.cpp", {"WeftQueries": "QueriesStruct", "WeftFind": "Find", "WeftGroups": "GroupsStruct"}),
+        ("segment.cpp", {"WeftSegments": "Segments"}),
     ],
 )
 def test_the_structures_have_the_size_that_the_compiler_gives_them(
@@ -246,5 +284,5 @@ def test_the_structures_have_the_size_that_the_compiler_gives_them(
 
 def test_importing_the_runtime_builds_nothing(cache: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache.parent)}
-    subprocess.run([sys.executable, "-c", "import weft_runtime"], env=environment, check=True)
+    subprocess.run([sys.executable, "-c", "import weftc_runtime"], env=environment, check=True)
     assert not cache.exists()

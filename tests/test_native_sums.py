@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft_runtime.native import sums as sums_module
-from weft_runtime.native.library import library
-from weft_runtime.native.sums import NativeSums
+from weftc_runtime.kernels.native import sums as sums_module
+from weftc_runtime.kernels.native.library import library
+from weftc_runtime.kernels.native.sums import NativeSums
 
 NUMBERS = st.one_of(
     st.floats(-1e6, 1e6),

@@ -65,16 +65,16 @@ def test_a_wrong_quotation_is_found() -> None:
 
 def test_a_quotation_is_written_at_its_place(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    block = "$ weft list\n...\nb\n$ weft list -v\n...\nb\n"
+    block = "$ weftc list\n...\nb\n$ weftc list -v\n...\nb\n"
     rewrite(page, f"b\n```console\n{block}```\nb\n")
     first, second = sessions([Block("console", block)])
-    assert (str(second), second.before) == ("list -v", ("$ weft list",))
+    assert (str(second), second.before) == ("list -v", ("$ weftc list",))
     assert first.before == ()
     requote(page, second, "a\nb\nc")  # as it was
     assert page.read_text(encoding="utf-8") == f"b\n```console\n{block}```\nb\n"
-    (whole,) = sessions([Block("console", "$ weft run\nold\n")])
-    rewrite(page, "old\n$ weft run\nold\n")
+    (whole,) = sessions([Block("console", "$ weftc run\nold\n")])
+    rewrite(page, "old\n$ weftc run\nold\n")
     requote(page, whole, "new\nlines\n")
-    assert page.read_text(encoding="utf-8") == "old\n$ weft run\nnew\nlines\n"
+    assert page.read_text(encoding="utf-8") == "old\n$ weftc run\nnew\nlines\n"
     with pytest.raises(AssertionError, match="does not quote"):
         requote(page, whole, "newer")

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from pages import ROOT, Session, fenced, files, misquoted, requote, sessions, words
-from weft.api import interpret, load
-from weft.cli import main
-from weft.compiling import compile
-from weft.locate import catalogue
-from weft.lowering.matrices import Array
-from weft_runtime.results import OneHot
+from weftc.api import interpret, load
+from weftc.cli import main
+from weftc.compiling import compile
+from weftc.emit.matrices import Array
+from weftc.files.locate import catalogue
+from weftc_runtime.data.results import OneHot
 
 PATH = ROOT / "docs" / "papers.md"
 PAGE = PATH.read_text(encoding="utf-8")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from pages import ROOT
-from weft.api import load
-from weft.compiling import checked_spec, compile
-from weft.evidence.calibration import calibrate
-from weft.evidence.certificate import Certifier
-from weft.evidence.stepwise import Stepwise
-from weft.lowering.matrices import Array
+from weftc.api import load
+from weftc.compiling import checked_spec, compile
+from weftc.emit.matrices import Array
+from weftc.verification.steps.stepwise import Stepwise
+from weftc.verification.temperature.calibration import calibrate
+from weftc.verification.temperature.certificate import Certifier
 
 PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 

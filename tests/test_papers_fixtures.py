@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.api import load
-from weft.compiling import compile
-from weft.lowering.matrices import Array
-from weft.temperature import sharpness_for
-from weft_runtime.results import OneHot
+from weftc.api import load
+from weftc.compiling import compile
+from weftc.emit.matrices import Array
+from weftc.passes.sharpness import sharpness_for
+from weftc_runtime.data.results import OneHot
 
 STYLES: dict[str, dict[str, Any]] = {
     "l2": {},

@@ -24,10 +24,10 @@ from paper_forms import (
     swap,
     token,
 )
-from weft.compiling import compile
-from weft.lowering.matrices import Array
-from weft_runtime import ir
-from weft_runtime.checkpoint import Checkpoint
+from weftc.compiling import compile
+from weftc.emit.matrices import Array
+from weftc_runtime.format import program as ir
+from weftc_runtime.format.checkpoint import Checkpoint
 
 SIZES = pytest.mark.parametrize(("d", "k"), [(1, 2), (3, 4)])
 
@@ -173,7 +173,7 @@ def test_spherical_norms_act_on_the_center_alone(d: int, k: int, norm: Any) -> N
     assert_dot(made, head(made, "layer.0.0", "y").score, x.T @ low.T @ low @ c)
     network: ir.FFN = sublayer(made, "layer.1.1")
     lift = np.eye(d) if norm == "rms" else helmert(d)
-    mean, written = (token(made, "centers", [(d, {slot: 1})]) for slot in ("~2", network.writes[0]))
+    mean, written = (token(made, "centers", [(d, {slot: 1})]) for slot in ("~1", network.writes[0]))
     np.testing.assert_allclose(made.tensors[network.a], lift @ mean, rtol=0, atol=1e-16)
     np.testing.assert_allclose(made.tensors[network.out], written.T @ lift.T, rtol=0, atol=1e-16)
     assert network.b is not None  # the zero rule
@@ -256,10 +256,10 @@ def test_medoid_scores_are_the_corrected_ones(d: int, k: int) -> None:
 
     ((q, key, _),) = parts(made, update.score, "dot")
     ((q2, key2, coefficient),) = parts(made, update.score, "l2")
-    weft = (medoids @ q.T) @ (key @ points.T)
-    weft += coefficient * np.sum(((medoids @ q2.T)[:, None] - (points @ key2.T)[None]) ** 2, axis=-1)
-    np.testing.assert_allclose(weft - scores(np.sqrt(delta)), np.full((k, 6), 2 * delta), atol=1e-12)
-    assert np.ptp(weft - scores(delta), axis=1).max() > 1  # as printed it is another law
+    weftc = (medoids @ q.T) @ (key @ points.T)
+    weftc += coefficient * np.sum(((medoids @ q2.T)[:, None] - (points @ key2.T)[None]) ** 2, axis=-1)
+    np.testing.assert_allclose(weftc - scores(np.sqrt(delta)), np.full((k, 6), 2 * delta), atol=1e-12)
+    assert np.ptp(weftc - scores(delta), axis=1).max() > 1  # as printed it is another law
     assert_value(made, update, c, select(d + k, 0, d), x)
     assert (update.weighting.kind, update.weighting.ties) == ("argmax", "first")
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from spec_texts import GOOD, with_equation
-from weft import syntax as ast
-from weft.errors import InputError, SpecError
-from weft.language.parse import LARGEST, parse, read_spec
-from weft.source import Span
-from weft.syntax import Binary, Else, Inner, Neg, Norm, Num, Power, Reduce, Ref, Square, Weigh
+from weftc.core import syntax as ast
+from weftc.core.errors import InputError, SpecError
+from weftc.core.source import Span
+from weftc.core.syntax import Binary, Else, Inner, Neg, Norm, Num, Power, Reduce, Ref, Square, Weigh
+from weftc.language.parse.parse import LARGEST, parse, read_spec
 
 
 def shape(node: Any) -> Any:

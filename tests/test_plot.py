@@ -12,16 +12,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-import weft
-from weft.cli import main
-from weft.evidence.examples import settings as examples
-from weft.plotting.pictures import PICTURES, available, picture
-from weft.plotting.saving import save
-from weft.plotting.subject import Subject, subject_of
-from weft.plotting.watching import chosen_layers, leads, thinned
-from weft_runtime import ir
+import weftc
+from weftc.cli import main
+from weftc.show.figures.pictures import PICTURES, available, picture
+from weftc.show.figures.saving import save
+from weftc.show.figures.subject import Subject, subject_of
+from weftc.show.figures.watching import chosen_layers, leads, thinned
+from weftc.verification.cases.examples import settings as examples
+from weftc_runtime.format import program as ir
 
-NAMES = sorted(entry.name for entry in weft.catalogue())
+NAMES = sorted(entry.name for entry in weftc.catalogue())
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [5.0, 5.0], [6.0, 5.0], [5.0, 7.0]])
 FEW = {"dims": {"k": 2}, "layers": 2}
 
@@ -29,7 +29,7 @@ FEW = {"dims": {"k": 2}, "layers": 2}
 @cache
 def example(name: str) -> Subject:
     """A spec on the data of its first example."""
-    checked = weft.check(name)
+    checked = weftc.check(name)
     one = examples(checked)[0]
     return subject_of(checked, dict(one.inputs), dims=one.dims, params=one.params, layers=min(one.layers, 3))
 
@@ -58,15 +58,15 @@ def test_every_spec_has_its_pictures(name: str) -> None:
             assert 0.3 < height < 80
         else:
             with pytest.raises(
-                weft.InputError, match=rf"{name} has no picture of {what}: .*; it has graph, stream, weights"
+                weftc.InputError, match=rf"{name} has no picture of {what}: .*; it has graph, stream, weights"
             ):
                 picture(subject, what)
 
 
 @pytest.mark.parametrize("scores", ["l2", "dot"])
 def test_weights_show_every_head_and_slot(scores: Any) -> None:
-    made = weft.compile("lloyd", {"d": 2, "k": 3}, scores=scores)
-    text = words(weft.plot(made, "weights"))
+    made = weftc.compile("lloyd", {"d": 2, "k": 3}, scores=scores)
+    text = words(weftc.plot(made, "weights"))
     for head in (h for step in made.program.layer for s in step.sublayers for h in getattr(s, "heads", ())):
         assert f"head {head.name}:  {head.query} ← {head.keys}" in text
     assert "c[j] = mean[i] x[i] where y[i,j] else c[j]" in text
@@ -75,17 +75,17 @@ def test_weights_show_every_head_and_slot(scores: Any) -> None:
 
 
 def test_only_the_heads_asked_for_are_drawn() -> None:
-    made = weft.compile("lloyd", {"d": 2, "k": 3})
-    text = words(weft.plot(made, "weights", heads=["c"]))
+    made = weftc.compile("lloyd", {"d": 2, "k": 3})
+    text = words(weftc.plot(made, "weights", heads=["c"]))
     assert "head c:" in text
     assert "head y:" not in text
-    with pytest.raises(weft.InputError, match=r"there is no head cc; did you mean 'c'"):
-        weft.plot(made, "weights", heads=["cc"])
+    with pytest.raises(weftc.InputError, match=r"there is no head cc; did you mean 'c'"):
+        weftc.plot(made, "weights", heads=["cc"])
 
 
 def test_streams_show_every_slot_with_its_columns() -> None:
-    made = weft.compile("lloyd", {"d": 2, "k": 3})
-    lines = words(weft.plot(made, "stream")).split("\n")
+    made = weftc.compile("lloyd", {"d": 2, "k": 3})
+    lines = words(weftc.plot(made, "stream")).split("\n")
     for stream in made.program.streams:
         assert stream.name in lines
         for slot in stream.slots:
@@ -95,15 +95,15 @@ def test_streams_show_every_slot_with_its_columns() -> None:
 
 
 def test_rotated_weights_claim_no_slots() -> None:
-    from weft.variants.bases import rotated
+    from weftc.variants.bases import rotated
 
-    made = rotated(weft.compile("lloyd", {"d": 2, "k": 2}))
-    lines = words(weft.plot(made, "weights")).split("\n")
+    made = rotated(weftc.compile("lloyd", {"d": 2, "k": 2}))
+    lines = words(weftc.plot(made, "weights")).split("\n")
     assert "residual" in lines
     assert "id()" not in lines
     plain, turned = (
         subject_of(one, {"x": POINTS, "c": POINTS[:2]}, layers=2).course
-        for one in (weft.compile("lloyd", {"d": 2, "k": 2}), made)
+        for one in (weftc.compile("lloyd", {"d": 2, "k": 2}), made)
     )
     assert np.allclose(plain.over_time("c"), turned.over_time("c"))
 
@@ -114,7 +114,7 @@ def test_rotated_weights_claim_no_slots() -> None:
 def test_the_course_of_a_run_is_the_run() -> None:
     subject = subject_of("lloyd", {"x": POINTS, "c": POINTS[[0, 1]]}, layers=3)
     course = subject.course
-    model = weft.load(subject.checkpoint)
+    model = weftc.load(subject.checkpoint)
     trace = model.trace(x=POINTS, c=POINTS[[0, 1]], layers=3, patterns=True)
     assert course.layers == 3
     for layer, fields in enumerate(trace.fields):
@@ -145,7 +145,7 @@ objective sum[i] sum[j] y[i,j] * |x[i] - c[j]|^2
 def test_unrolled_layers_are_watched_like_shared_ones() -> None:
     given = {"x": POINTS, "c": POINTS[[0, 1]]}
     shared = subject_of("lloyd", given, layers=3).course
-    unrolled = subject_of(weft.compile("lloyd", {"d": 2, "k": 2}, layers=3, weights="unrolled"), given).course
+    unrolled = subject_of(weftc.compile("lloyd", {"d": 2, "k": 2}, layers=3, weights="unrolled"), given).course
     assert unrolled.layers == 3
     assert np.array_equal(shared.over_time("c"), unrolled.over_time("c"))
     assert [p.tolist() for p in shared.heads["y"].patterns] == [p.tolist() for p in unrolled.heads["y"].patterns]
@@ -163,12 +163,12 @@ def test_a_run_ends_when_nothing_visible_changes() -> None:
 
 
 def test_tokens_say_how_they_are_drawn() -> None:
-    figure = weft.plot("lloyd", "tokens", POINTS, **FEW)
+    figure = weftc.plot("lloyd", "tokens", POINTS, **FEW)
     assert {"first dimension", "second dimension"} <= set(words(figure).split("\n"))
     wide = np.random.default_rng(0).normal(size=(12, 5)) * [5, 3, 1, 1, 1]
-    by_components = weft.plot("lloyd", "tokens", wide, **FEW)
+    by_components = weftc.plot("lloyd", "tokens", wide, **FEW)
     assert re.search(r"first principal component \(\d+% of variance\)", words(by_components))
-    by_first = weft.plot("lloyd", "tokens", wide, plane="first", **FEW)
+    by_first = weftc.plot("lloyd", "tokens", wide, plane="first", **FEW)
     assert "first dimension of 5" in words(by_first)
 
 
@@ -179,12 +179,12 @@ def test_columns_of_a_frame_name_the_axes() -> None:
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
             return POINTS
 
-    assert {"east", "north"} <= set(words(weft.plot("lloyd", "tokens", Frame(), **FEW)).split("\n"))
+    assert {"east", "north"} <= set(words(weftc.plot("lloyd", "tokens", Frame(), **FEW)).split("\n"))
 
 
 def test_large_inputs_are_thinned_and_the_picture_says_so() -> None:
     many = np.random.default_rng(1).normal(size=(200, 2))
-    assert "shown are 64 of 200 points, evenly spaced" in words(weft.plot("lloyd", "attention", many, **FEW))
+    assert "shown are 64 of 200 points, evenly spaced" in words(weftc.plot("lloyd", "attention", many, **FEW))
     assert thinned(5, 10).tolist() == [0, 1, 2, 3, 4]
     kept = thinned(10_000, 64)
     assert len(kept) == 64
@@ -230,51 +230,51 @@ def test_text_stays_text_and_bytes_stay_the_same(what: str, endings: str, tmp_pa
 
 def test_names_with_signs_of_typesetting_are_names(tmp_path: Path) -> None:
     frame = type("Frame", (), {"columns": ("$a_1$", "<b>"), "__array__": lambda self, dtype=None, copy=None: POINTS})
-    save(weft.plot("lloyd", "tokens", frame(), **FEW), tmp_path / "t.svg")
+    save(weftc.plot("lloyd", "tokens", frame(), **FEW), tmp_path / "t.svg")
     texts = ElementTree.parse(tmp_path / "t.svg").iter("{http://www.w3.org/2000/svg}text")
     assert {"$a_1$", "<b>"} <= {node.text for node in texts}
 
 
 def test_files_of_other_kinds_and_places_are_refused(tmp_path: Path) -> None:
-    figure = weft.plot("lloyd", "stream", dims={"d": 2, "k": 2})
-    with pytest.raises(weft.InputError, match=r"ends in \.png, \.svg or \.pdf"):
+    figure = weftc.plot("lloyd", "stream", dims={"d": 2, "k": 2})
+    with pytest.raises(weftc.InputError, match=r"ends in \.png, \.svg or \.pdf"):
         save(figure, tmp_path / "a.jpg")
-    with pytest.raises(weft.InputError, match="cannot be written"):
+    with pytest.raises(weftc.InputError, match="cannot be written"):
         save(figure, tmp_path / "missing" / "a.png")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_width_is_the_width() -> None:
     for what in PICTURES:
-        assert weft.plot("lloyd", what, POINTS, width=4.0, **FEW).get_size_inches()[0] == pytest.approx(4.0)
+        assert weftc.plot("lloyd", what, POINTS, width=4.0, **FEW).get_size_inches()[0] == pytest.approx(4.0)
 
 
 # ---- from Python and from the command line ---------------------------------------------------------------------------
 
 
 def test_mistakes_are_told_in_python() -> None:
-    with pytest.raises(weft.InputError, match=r"there is no picture wieghts; did you mean 'weights'"):
-        weft.plot("lloyd", "wieghts")
-    with pytest.raises(weft.InputError, match=r"lloyd needs k, d; give dims="):
-        weft.plot("lloyd", "weights")
-    with pytest.raises(weft.InputError, match="shows a run; give data"):
-        weft.plot("lloyd", "tokens", dims={"d": 2, "k": 2})
-    with pytest.raises(weft.InputError, match="has no input zz; its inputs are x, c"):
-        weft.plot("lloyd", "tokens", {"zz": POINTS}, dims={"k": 2})
-    with pytest.raises(weft.InputError, match="there are no data for z"):
-        weft.plot("nearest_neighbor", "tokens", {"x": POINTS, "t": POINTS})
-    with pytest.raises(weft.InputError, match="a model already"):
-        weft.plot(weft.compile("lloyd", {"d": 2, "k": 2}), "weights", dims={"k": 3})
+    with pytest.raises(weftc.InputError, match=r"there is no picture wieghts; did you mean 'weights'"):
+        weftc.plot("lloyd", "wieghts")
+    with pytest.raises(weftc.InputError, match=r"lloyd needs k, d; give dims="):
+        weftc.plot("lloyd", "weights")
+    with pytest.raises(weftc.InputError, match="shows a run; give data"):
+        weftc.plot("lloyd", "tokens", dims={"d": 2, "k": 2})
+    with pytest.raises(weftc.InputError, match="has no input zz; its inputs are x, c"):
+        weftc.plot("lloyd", "tokens", {"zz": POINTS}, dims={"k": 2})
+    with pytest.raises(weftc.InputError, match="there are no data for z"):
+        weftc.plot("nearest_neighbor", "tokens", {"x": POINTS, "t": POINTS})
+    with pytest.raises(weftc.InputError, match="a model already"):
+        weftc.plot(weftc.compile("lloyd", {"d": 2, "k": 2}), "weights", dims={"k": 3})
 
 
 def test_without_matplotlib_a_message_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(weft.InputError, match=r"pip install weft\[plot\]"):
-        weft.plot("lloyd", "graph")
+    with pytest.raises(weftc.InputError, match=r"pip install weftc\[plot\]"):
+        weftc.plot("lloyd", "graph")
     assert main(["plot", "lloyd", "--what", "graph"]) == 1
-    assert "pip install weft[plot]" in capsys.readouterr().err
+    assert "pip install weftc[plot]" in capsys.readouterr().err
 
 
 def test_the_command_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,7 +299,7 @@ def test_the_command_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "wrote" in capsys.readouterr().out
     assert "east" in out.read_text(encoding="utf-8")
     model = tmp_path / "m.safetensors"
-    weft.compile("lloyd", {"d": 2, "k": 2}).save(model)
+    weftc.compile("lloyd", {"d": 2, "k": 2}).save(model)
     assert main(["plot", str(model), "--what", "weights", "-o", str(tmp_path / "w.png"), "--json"]) == 0
     assert '"inches": [6.9,' in capsys.readouterr().out
 

@@ -9,20 +9,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-import weft
+import weftc
 from playing import Play
-from weft.cli import main
-from weft.lowering.graph import build_graph
-from weft.plotting.graph_layout import LONGEST, Box, Layout, layout
-from weft.plotting.graph_svg import svg
+from weftc.cli import main
+from weftc.graph.build import build_graph
+from weftc.show.figures.graph_layout import LONGEST, Box, GraphLayout, layout
+from weftc.show.figures.graph_svg import svg
 
 ROOT = Path(__file__).parent.parent
-NAMES = sorted(entry.name for entry in weft.catalogue())
+NAMES = sorted(entry.name for entry in weftc.catalogue())
 SPACE = "{http://www.w3.org/2000/svg}"
 
 
-def placed(name: str) -> Layout:
-    return layout(build_graph(weft.check(name)))
+def placed(name: str) -> GraphLayout:
+    return layout(build_graph(weftc.check(name)))
 
 
 def overlap(one: Box, two: Box) -> bool:
@@ -32,7 +32,7 @@ def overlap(one: Box, two: Box) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_equation_has_its_box_in_its_band(name: str) -> None:
-    checked, made = weft.check(name), placed(name)
+    checked, made = weftc.check(name), placed(name)
     said = {" ".join(" ".join(box.lines).split()): box for box in made.boxes}
     for number, step in enumerate(checked.spec.steps, start=1):
         for equation in step.equations:
@@ -85,7 +85,7 @@ def test_no_line_runs_through_a_box(name: str) -> None:
 def test_lines_lead_from_what_is_read_to_who_reads_it() -> None:
     made = placed("lloyd")
     boxes = {box.name: box for box in made.boxes}
-    assign, moved, labels = boxes["y"], boxes["c'"], boxes["output labels"]
+    assign, moved, labels = boxes["y after step 1"], boxes["c after step 2"], boxes["output labels"]
     ends = [(curve.points[0], curve.points[-1]) for curve in made.curves]
 
     def leaves(box: Box) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def test_lines_lead_from_what_is_read_to_who_reads_it() -> None:
 
 def test_what_a_box_says_is_escaped() -> None:
     text = "algorithm a\ntokens i in s\ninputs x[i] : R^d\nlayer\n x[i] = <x[i], x[i]> * x[i]\noutputs x\n"
-    drawn = svg(layout(build_graph(weft.check(text))))
+    drawn = svg(layout(build_graph(weftc.check(text))))
     texts = [node.text for node in ElementTree.fromstring(drawn).iter(f"{SPACE}text")]
     assert "x[i] = <x[i], x[i]> * x[i]" in texts
     assert {node.tag for node in ElementTree.fromstring(drawn).iter()} <= {
@@ -138,8 +138,8 @@ def test_inspect_writes_the_drawing_and_other_stages_as_text(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--stage", "syntax", "-o", "a.svg"], "only the graph can be drawn here; weft plot draws"),
-        (["-o", "a.png"], "weft plot --what graph writes .png and .pdf"),
+        (["--stage", "syntax", "-o", "a.svg"], "only the graph can be drawn here; weftc plot draws"),
+        (["-o", "a.png"], "weftc plot --what graph writes .png and .pdf"),
         (["-o", "missing/a.svg"], "there is no folder missing"),
         (["-o", "."], "is a folder"),
     ],

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from linear_cases import assert_same_bits, both, compiled, problem
-from weft_runtime import heads_nearest
-from weft_runtime.precision import full_precision
+from weftc_runtime.kernels.precision import full_precision
+from weftc_runtime.machines import heads_nearest
 
 CUDA, ONEDNN = torch.backends.cuda.matmul, cast(Any, torch.backends.mkldnn).matmul
 EVERY = cast(Any, torch.backends)

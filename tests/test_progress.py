@@ -7,10 +7,10 @@ import io
 import numpy as np
 import pytest
 
-import weft
-from weft.commands.progress import CELLS, Line, Silence, bar, progress
-from weft.fuzz.campaign import Campaign
-from weft_runtime import Progress
+import weftc
+from weftc.commands.progress import CELLS, ProgressLine, Silence, bar, progress
+from weftc.fuzz.campaign import Campaign
+from weftc_runtime import Progress
 
 POINTS = np.array([[0.0], [1.0], [5.0], [6.0]])
 Told = list[tuple[str, int, int | None]]
@@ -27,14 +27,14 @@ def teller(told: Told) -> Progress:
 
 @pytest.mark.parametrize("backend", ["reference", "linear"])
 def test_a_run_tells_every_layer(backend: str) -> None:
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}), backend=backend)
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}), backend=backend)
     told: Told = []
     model(x=POINTS, c=[[0.0], [6.0]], layers=3, progress=teller(told))
     assert told == [("layer", done, 3) for done in range(4)]
 
 
 def test_nobody_knows_how_long_a_run_until_stable_is() -> None:
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}))
     told: Told = []
     model.final(x=POINTS, c=[[0.0], [6.0]], until_stable=True, progress=teller(told))
     assert told == [("layer", done, None) for done in range(model.report.layers[0] + 1)]
@@ -42,7 +42,7 @@ def test_nobody_knows_how_long_a_run_until_stable_is() -> None:
 
 
 def test_every_way_to_run_takes_it() -> None:
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}, layers=1))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}, layers=1))
     for call in (model, model.final, model.objective, model.trace):
         told: Told = []
         call(x=POINTS, c=[[0.0], [6.0]], progress=teller(told))
@@ -50,7 +50,7 @@ def test_every_way_to_run_takes_it() -> None:
 
 
 def test_what_it_raises_stops_the_run() -> None:
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}, layers=9))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}, layers=9))
 
     def impatient(what: str, done: int, total: int | None, /) -> None:
         if done == 2:
@@ -72,7 +72,7 @@ def test_fuzzing_tells_its_specs() -> None:
 
 def shown(*state: tuple[str, int, int | None], columns: int = 200, encoding: str = "utf-8") -> str:
     """What a line shows after it was told some things."""
-    line = Line("running", io.TextIOWrapper(io.BytesIO(), encoding=encoding), patience=1000)
+    line = ProgressLine("running", io.TextIOWrapper(io.BytesIO(), encoding=encoding), patience=1000)
     for one in state:
         line(*one)
     text = line.text(columns)

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft.compiling import compile
-from weft.proof import prove
-from weft.proof.algebra import Algebra
-from weft.proof.comparing import equal
-from weft.proof.polynomials import Poly, number, subtract
-from weft.proof.weights import ONE, Rule, Weights
-from weft_runtime import Checkpoint, ir
+from weftc.compiling import compile
+from weftc.prover import prove
+from weftc.prover.kernel import ONE, Candidates, Kernel, WeighingTerm, equal
+from weftc.prover.kernel.polynomials import Poly, number, subtract
+from weftc.prover.search import search
+from weftc_runtime import Checkpoint
+from weftc_runtime.format import program as ir
 
 T, D = 0.1234, 1 / 1024  # the band: points within D of T
 WIDTH = 5  # of either stream of lloyd with d = 1, k = 2: x or c, two of y or id(), 1, (objective)
@@ -128,12 +128,12 @@ def test_the_model_that_was_changed_is_proved() -> None:
 # ---- the rules themselves --------------------------------------------------------------------------------------------
 
 
-def symbols(algebra: Algebra) -> tuple[Poly, Poly]:
+def symbols(algebra: Kernel) -> tuple[Poly, Poly]:
     return algebra.atom("field", ("a", 0, 0)), algebra.atom("field", ("b", 0, 0))
 
 
 def test_a_number_cancels_its_inverse_only_where_it_is_not_zero() -> None:
-    algebra = Weights()
+    algebra = Kernel(search)
     a, b = symbols(algebra)
     quotient = algebra.multiply(b, algebra.inverse(a))
     there = subtract(ONE, algebra.nothing(a))
@@ -144,14 +144,14 @@ def test_a_number_cancels_its_inverse_only_where_it_is_not_zero() -> None:
 
 
 def test_the_logarithm_is_undone_only_of_what_is_positive() -> None:
-    algebra = Weights(positive=["b"])
+    algebra = Kernel(search, positive=["b"])
     a, b = symbols(algebra)
     assert algebra.exp(algebra.log(a)) != a
     assert algebra.exp(algebra.log(b)) == b
 
 
 def test_the_square_of_a_root_is_not_negative() -> None:
-    algebra = Weights()
+    algebra = Kernel(search)
     a, b = symbols(algebra)
     assert algebra.power(algebra.sqrt(a), 2) == algebra.relu(a)
     square = algebra.square([subtract(a, b)])
@@ -159,11 +159,27 @@ def test_the_square_of_a_root_is_not_negative() -> None:
 
 
 def test_weights_beside_a_self_key_add_up_to_what_it_leaves() -> None:
-    algebra = Weights()
+    algebra = Kernel(search)
     score, own = algebra.atom("field", ("a", 0, -1), (1,)), number(0)
     mask = algebra.compare(">", score)
-    found = algebra.weigh(Rule("argmax"), "points", 1, score, mask, own)
+    found = algebra.weigh(WeighingTerm("argmax"), Candidates((score,), (mask,), "points", 1, own))
     total = algebra.total("points", 1, found.weights[0])
     assert total == subtract(ONE, found.own)
     nobody = algebra.nothing(algebra.total("points", 1, mask))
     assert algebra.multiply(nobody, found.own)  # where no key is eligible, the self key has all the weight
+
+
+def test_weights_of_tokens_for_themselves_do_not_add_up_to_one() -> None:
+    algebra = Kernel(search)
+    score = algebra.multiply(algebra.atom("field", ("a", 0, -1), (0,)), algebra.atom("field", ("a", 0, -1), (1,)))
+    weight = algebra.weigh(WeighingTerm("argmax"), Candidates((score,), (ONE,), "points", 1)).weights[0]
+    assert algebra.total("points", 1, weight) == ONE
+    diagonal = algebra.rename(weight, {1: 0})
+    assert algebra.total("points", 0, diagonal) != ONE
+
+
+def test_two_tokens_that_become_one_keep_both_factors() -> None:
+    algebra = Kernel(search)
+    a, b = (algebra.atom("field", ("a", 0, -1), (token,)) for token in (0, 1))
+    assert algebra.rename(algebra.multiply(a, b), {1: 0}) == algebra.power(a, 2)
+    assert algebra.rename(subtract(a, b), {1: 0}) == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pages import ROOT, commands, fenced
-from weft.cli import main
+from weftc.cli import main
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = fenced("README.md")

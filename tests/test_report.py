@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import weft
+import weftc
 from report_pages import Page, ordinary_cases
 from spec_texts import GOOD, SHIPPED
-from weft.errors import WeftError
-from weft.reporting.page import LARGEST
-from weft_runtime import WeftRuntimeError
+from weftc.core.errors import WeftError
+from weftc.show.page.page import LARGEST
+from weftc_runtime import WeftRuntimeError
 
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [8.0, 8.0], [9.0, 8.0], [8.0, 9.0], [20.0, 0.0]])
 SECTIONS = ("algorithm", "run", "answers", "transformer", "evidence")
@@ -23,7 +23,7 @@ SECTIONS = ("algorithm", "run", "answers", "transformer", "evidence")
 
 @pytest.fixture(scope="module")
 def plain() -> str:
-    return weft.report("lloyd", {"x": POINTS, "c": [[1.0, 1.0], [7.0, 7.0]]}, verify=False)
+    return weftc.report("lloyd", {"x": POINTS, "c": [[1.0, 1.0], [7.0, 7.0]]}, verify=False)
 
 
 def check_page(html: str) -> Page:
@@ -60,12 +60,12 @@ def test_every_spec_and_invention_at_every_width(path: Path, width: int) -> None
 
 def check_spec(path: Path, width: int) -> None:
     """A page of one spec, on a case that it accepts."""
-    checked = weft.check(path)
+    checked = weftc.check(path)
     fixed = {size for size in checked.sets.values() if isinstance(size, str)}
     dims = {name: 3 if name in fixed else width for name in checked.dims}
     for case in ordinary_cases(checked, dims):
         try:
-            html = weft.report(checked, dict(case.inputs), dims=dims, layers=2, verify=False)
+            html = weftc.report(checked, dict(case.inputs), dims=dims, layers=2, verify=False)
             break
         except (WeftError, WeftRuntimeError):  # an input that the spec refuses
             continue
@@ -124,12 +124,12 @@ def test_policy_names_the_style_and_the_script(plain: str) -> None:
 
 
 def test_the_same_input_gives_the_same_bytes(plain: str) -> None:
-    again = weft.report("lloyd", {"x": POINTS, "c": [[1.0, 1.0], [7.0, 7.0]]}, verify=False)
+    again = weftc.report("lloyd", {"x": POINTS, "c": [[1.0, 1.0], [7.0, 7.0]]}, verify=False)
     assert plain == again
 
 
 def test_evidence_and_its_table() -> None:
-    page = check_page(weft.report("lloyd", POINTS, dims={"k": 2}, cases=2))
+    page = check_page(weftc.report("lloyd", POINTS, dims={"k": 2}, cases=2))
     evidence = page.by_id("evidence")
     assert "proved" in evidence.text
     assert "for all inputs" in evidence.text
@@ -138,9 +138,9 @@ def test_evidence_and_its_table() -> None:
 
 
 def test_a_model_that_does_not_compute_its_spec_is_told_so() -> None:
-    made = weft.compile("lloyd", dims={"d": 2, "k": 2})
+    made = weftc.compile("lloyd", dims={"d": 2, "k": 2})
     name = next(name for name in made.tensors if name.endswith("y.l2.0.c"))
-    wrong = weft.Checkpoint(
+    wrong = weftc.Checkpoint(
         made.program,
         {**made.tensors, name: np.array(1.0)},  # the farthest center instead of the nearest
         made.spec_name,
@@ -148,19 +148,19 @@ def test_a_model_that_does_not_compute_its_spec_is_told_so() -> None:
         made.dims,
         made.params,
     )
-    page = check_page(weft.report(wrong, POINTS, layers=1, cases=2))
+    page = check_page(weftc.report(wrong, POINTS, layers=1, cases=2))
     assert page.of_class("verdict")[0].attributes["class"] == "verdict bad"
-    assert "not shown" in page.by_id("evidence").text
+    assert "refuted" in page.by_id("evidence").text
 
 
 def test_conditions_are_stated() -> None:
-    page = check_page(weft.report("lloyd", POINTS, dims={"k": 2}, layers=1, erase="attention", verify=False))
+    page = check_page(weftc.report("lloyd", POINTS, dims={"k": 2}, layers=1, erase="attention", verify=False))
     assert "on condition that" in page.by_id("evidence").text
     assert "--erase attention" in page.text
 
 
 def test_styles_unrolled_rotated_and_tempered_models() -> None:
-    from weft.variants.bases import rotated
+    from weftc.variants.bases import rotated
 
     for options in (
         {"scores": "dot"},
@@ -168,37 +168,37 @@ def test_styles_unrolled_rotated_and_tempered_models() -> None:
         {"hardmax": "softmax"},
         {"null": "token", "scores": "dot"},
     ):
-        check_page(weft.report("trimmed_kmeans", POINTS, dims={"k": 2}, layers=2, verify=False, **options))
-    turned = rotated(weft.compile("lloyd", dims={"d": 2, "k": 2}))
-    page = check_page(weft.report(turned, POINTS, layers=2, verify=False))
+        check_page(weftc.report("trimmed_kmeans", POINTS, dims={"k": 2}, layers=2, verify=False, **options))
+    turned = rotated(weftc.compile("lloyd", dims={"d": 2, "k": 2}))
+    page = check_page(weftc.report(turned, POINTS, layers=2, verify=False))
     assert "basis of its own" in page.text
     assert "−|x − c|²" in page.text  # read through the basis
 
 
 def test_zero_layers_and_a_single_point() -> None:
-    page = check_page(weft.report("lloyd", [[1.0, 2.0]], dims={"k": 1}, layers=1, verify=False))
+    page = check_page(weftc.report("lloyd", [[1.0, 2.0]], dims={"k": 1}, layers=1, verify=False))
     assert page.data["layers"] == [0, 1]
-    page = check_page(weft.report("sinkhorn_dual", {"x": POINTS, "y": POINTS}, layers=0, verify=False))
+    page = check_page(weftc.report("sinkhorn_dual", {"x": POINTS, "y": POINTS}, layers=0, verify=False))
     assert page.data["layers"] == [0]
     assert "ran no layer" in page.text
 
 
 def test_python_api(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    assert weft.report("lloyd", POINTS, path, dims={"k": 2}, layers=1, verify=False) == path
+    assert weftc.report("lloyd", POINTS, path, dims={"k": 2}, layers=1, verify=False) == path
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-    with pytest.raises(weft.InputError, match="force"):
-        weft.report("lloyd", POINTS, path, dims={"k": 2}, verify=False)
-    weft.report("lloyd", POINTS, path, dims={"k": 2}, layers=1, verify=False, force=True)
+    with pytest.raises(weftc.InputError, match="force"):
+        weftc.report("lloyd", POINTS, path, dims={"k": 2}, verify=False)
+    weftc.report("lloyd", POINTS, path, dims={"k": 2}, layers=1, verify=False, force=True)
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
-    with pytest.raises(weft.InputError, match="no input z"):
-        weft.report("lloyd", {"z": POINTS}, dims={"k": 2}, verify=False)
-    with pytest.raises(weft.InputError, match="not both"):
-        weft.report("lloyd", POINTS, dims={"k": 2}, layers=1, until_stable=True, verify=False)
-    with pytest.raises(weft.InputError, match="not an array of numbers"):
-        weft.report("lloyd", [["a", "b"]], dims={"k": 2}, verify=False)
+    with pytest.raises(weftc.InputError, match="no input z"):
+        weftc.report("lloyd", {"z": POINTS}, dims={"k": 2}, verify=False)
+    with pytest.raises(weftc.InputError, match="not both"):
+        weftc.report("lloyd", POINTS, dims={"k": 2}, layers=1, until_stable=True, verify=False)
+    with pytest.raises(weftc.InputError, match="not an array of numbers"):
+        weftc.report("lloyd", [["a", "b"]], dims={"k": 2}, verify=False)
     told: list[str] = []
-    weft.report(
+    weftc.report(
         "lloyd", POINTS, dims={"k": 2}, layers=1, verify=False, progress=lambda what, done, total: told.append(what)
     )
     assert told[:2] == ["layer", "layer"]

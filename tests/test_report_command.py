@@ -1,4 +1,4 @@
-"""`weft report` on the command line: files, refusals, summaries; and nothing from a file is trusted."""
+"""`weftc report` on the command line: files, refusals, summaries; and nothing from a file is trusted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from playing import Play
 from report_pages import Page
 from test_report import check_page
-from weft import cli
+from weftc import cli
 
 Weft = Callable[..., tuple[int, str, str]]
 
@@ -37,7 +37,7 @@ example "</pre><script>alert(1)</script>"
 
 
 @pytest.fixture
-def weft(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weft:
+def weftc(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Weft:
     monkeypatch.chdir(tmp_path)
     Path("points.csv").write_text(POINTS)
 
@@ -49,20 +49,20 @@ def weft(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     return run
 
 
-def test_one_command_from_points_to_a_page(weft: Weft) -> None:
-    code, out, err = weft("report", "lloyd", "--data", "points.csv", "-D", "k=2", "--cases", 2, "-o", "page.html")
+def test_one_command_from_points_to_a_page(weftc: Weft) -> None:
+    code, out, err = weftc("report", "lloyd", "--data", "points.csv", "-D", "k=2", "--cases", 2, "-o", "page.html")
     assert (code, err) == (0, "")
     assert "verdict    proved" in out
     assert "page.html" in out
     page = check_page(Path("page.html").read_text(encoding="utf-8"))
     assert page.data["plane"]["axes"] == ["height", "weight"]
     assert "points.csv" in page.text
-    assert "weft report lloyd -D k=2 --data points.csv" in page.text
+    assert "weftc report lloyd -D k=2 --data points.csv" in page.text
     assert [path.name for path in Path().iterdir() if path.name.startswith(".")] == []
 
 
-def test_json_summary_and_default_name(weft: Weft) -> None:
-    code, out, _ = weft(
+def test_json_summary_and_default_name(weftc: Weft) -> None:
+    code, out, _ = weftc(
         "report", "lloyd", "--data", "points.csv", "-D", "k=2", "--layers", 1, "--no-verify", "--json", "--seed", 3
     )
     summary = json.loads(out)
@@ -73,8 +73,8 @@ def test_json_summary_and_default_name(weft: Weft) -> None:
     assert summary["drawn"] == {"points": 5, "centers": 2}
 
 
-def test_a_model_file_and_its_start(weft: Weft) -> None:
-    assert weft("compile", "lloyd", "-D", "d=2", "-D", "k=2", "--layers", 3, "-o", "model.safetensors")[0] == 0
+def test_a_model_file_and_its_start(weftc: Weft) -> None:
+    assert weftc("compile", "lloyd", "-D", "d=2", "-D", "k=2", "--layers", 3, "-o", "model.safetensors")[0] == 0
     Path("start.csv").write_text("0,0\n4,4\n")
     words = (
         "report",
@@ -87,10 +87,10 @@ def test_a_model_file_and_its_start(weft: Weft) -> None:
         "-o",
         "a.html",
     )
-    code, out, _ = weft(*words)
+    code, out, _ = weftc(*words)
     assert code == 0, out
     assert "3 layers" in out
-    code, _, err = weft(*words, "-D", "k=3", "--force")
+    code, _, err = weftc(*words, "-D", "k=3", "--force")
     assert code == 2
     assert "compiled with k = 2" in err
 
@@ -100,14 +100,14 @@ def test_a_model_file_and_its_start(weft: Weft) -> None:
     [
         (["-o", "points.csv"], "the file points.csv exists; add --force"),
         (["-o", "missing/page.html"], "there is no folder missing"),
-        (["-o", "."], "is a folder; name a file"),
+        (["-o", "."], "is a folder; name the file to write"),
         (["--layers", "2", "--limit", "3"], "--limit is for runs that end by themselves"),
         (["--weights", "unrolled", "--until-stable"], "cannot run until stable"),
         (["-D", "tau=3"], "no dimension or parameter of that name"),
     ],
 )
-def test_mistakes_are_told_before_any_work(weft: Weft, words: list[str], told: str) -> None:
-    code, out, err = weft("report", "lloyd", "--data", "points.csv", "-D", "k=2", "--no-verify", *words)
+def test_mistakes_are_told_before_any_work(weftc: Weft, words: list[str], told: str) -> None:
+    code, out, err = weftc("report", "lloyd", "--data", "points.csv", "-D", "k=2", "--no-verify", *words)
     assert code == 2
     assert out == ""
     assert told in err
@@ -115,34 +115,34 @@ def test_mistakes_are_told_before_any_work(weft: Weft, words: list[str], told: s
     assert not list(Path().glob("*.html"))
 
 
-def test_existing_file_needs_force(weft: Weft) -> None:
+def test_existing_file_needs_force(weftc: Weft) -> None:
     Path("page.html").write_text("mine")
     words = ("report", "lloyd", "--data", "points.csv", "-D", "k=2", "--no-verify", "-o", "page.html")
-    assert weft(*words)[0] == 2
+    assert weftc(*words)[0] == 2
     assert Path("page.html").read_text() == "mine"
-    assert weft(*words, "--force")[0] == 0
+    assert weftc(*words, "--force")[0] == 0
     assert Path("page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_data_that_do_not_fit_leave_nothing_behind(weft: Weft) -> None:
+def test_data_that_do_not_fit_leave_nothing_behind(weftc: Weft) -> None:
     Path("bad.csv").write_text("1,2\n3,nan\n")
-    code, _, err = weft("report", "lloyd", "--data", "bad.csv", "-D", "k=2", "-o", "page.html")
+    code, _, err = weftc("report", "lloyd", "--data", "bad.csv", "-D", "k=2", "-o", "page.html")
     assert code in (1, 2)
     assert "bad.csv" in err
     assert not Path("page.html").exists()
 
 
-def test_failed_verification_is_exit_code_1(weft: Weft) -> None:
-    import weft as package
+def test_failed_verification_is_exit_code_1(weftc: Weft) -> None:
+    import weftc as package
 
     made = package.compile("lloyd", dims={"d": 2, "k": 2})
     name = next(name for name in made.tensors if name.endswith("y.l2.0.c"))
     tensors = {**made.tensors, name: np.array(1.0)}
     replace(made, tensors=tensors).save("wrong.safetensors")
     words = ("report", "wrong.safetensors", "--data", "points.csv", "--layers", 1, "--cases", 2, "--json")
-    code, out, _ = weft(*words)
+    code, out, _ = weftc(*words)
     assert code == 1
-    assert json.loads(out)["verdict"] == "not shown"
+    assert json.loads(out)["verdict"] == "refuted"
     assert Path("lloyd-report.html").exists()  # the page shows what is wrong
 
 
@@ -159,9 +159,9 @@ def check_harmless(html: str) -> Page:
     return page
 
 
-def test_hostile_spec_text(weft: Weft) -> None:
+def test_hostile_spec_text(weftc: Weft) -> None:
     Path("hostile.weft").write_text(HOSTILE, encoding="utf-8")
-    code, _, err = weft("report", "hostile.weft", "--data", "points.csv", "-D", "k=2", "--cases", 2, "-o", "h.html")
+    code, _, err = weftc("report", "hostile.weft", "--data", "points.csv", "-D", "k=2", "--cases", 2, "-o", "h.html")
     assert code == 0, err
     page = check_harmless(Path("h.html").read_text(encoding="utf-8"))
     assert "</title><svg onload=alert(1)>" in page.text  # shown as text
@@ -170,11 +170,11 @@ def test_hostile_spec_text(weft: Weft) -> None:
     assert page.named("title")[0].text == "hostile as a transformer"
 
 
-def test_hostile_file_and_column_names(weft: Weft) -> None:
+def test_hostile_file_and_column_names(weftc: Weft) -> None:
     name = "x<img src=x onerror=alert(1)>&\u202e\x1b[31m.csv"
     column = '"<script>alert(1)</script>","\u202ea&b\x1b[31m"'
     Path(name).write_text(f"{column}\n0,0\n1,0\n5,5\n", encoding="utf-8")
-    code, out, err = weft("report", "lloyd", "--data", f"x={name}", "-D", "k=2", "--no-verify", "-o", "h.html")
+    code, out, err = weftc("report", "lloyd", "--data", f"x={name}", "-D", "k=2", "--no-verify", "-o", "h.html")
     assert code == 0, err
     page = check_harmless(Path("h.html").read_text(encoding="utf-8"))
     assert "<img src=x onerror=alert(1)>" in page.text
@@ -182,8 +182,8 @@ def test_hostile_file_and_column_names(weft: Weft) -> None:
     assert "\x1b" not in out + err
 
 
-def test_hostile_output_path_is_escaped_on_the_terminal(weft: Weft) -> None:
-    code, out, _ = weft(
+def test_hostile_output_path_is_escaped_on_the_terminal(weftc: Weft) -> None:
+    code, out, _ = weftc(
         "report", "lloyd", "--data", "points.csv", "-D", "k=2", "--no-verify", "-o", "a\x1b[31m\u202eb.html"
     )
     assert code == 0
@@ -192,7 +192,7 @@ def test_hostile_output_path_is_escaped_on_the_terminal(weft: Weft) -> None:
 
 
 def test_hostile_names_in_a_model_file() -> None:
-    import weft as package
+    import weftc as package
 
     made = package.compile("lloyd", dims={"d": 2, "k": 2})
     step = replace(made.program.layer[0], equations=(EVIL,))
@@ -206,7 +206,7 @@ def test_hostile_names_in_a_model_file() -> None:
 
 
 def test_a_model_that_is_not_of_its_spec_is_refused() -> None:
-    import weft as package
+    import weftc as package
 
     made = package.compile("lloyd", dims={"d": 2, "k": 2})
     other = replace(made, spec_text=made.spec_text.replace("points", "spots"))

@@ -7,16 +7,16 @@ import json
 import numpy as np
 import pytest
 
-import weft
+import weftc
 from report_pages import Page, weights
-from weft.reporting import recording as recordings
-from weft.reporting.equations import correspondence
-from weft.reporting.formulas import Formulas
-from weft.reporting.payload import payload, script_json
-from weft.reporting.plane import plane
-from weft.reporting.recording import Depth, record
-from weft.reporting.thinning import LAYERS, TOKENS, Frames, evenly
-from weft_runtime.ir import Attend
+from weftc.show.page import recording as recordings
+from weftc.show.page.equations import correspondence
+from weftc.show.page.formulas import Formulas
+from weftc.show.page.payload import payload, script_json
+from weftc.show.page.plane import plane
+from weftc.show.page.recording import Depth, record
+from weftc.show.page.thinning import LAYERS, TOKENS, Frames, evenly
+from weftc_runtime.format.program import Attend
 
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [8.0, 8.0], [9.0, 8.0], [8.0, 9.0], [20.0, 0.0]])
 START = np.array([[1.0, 1.0], [7.0, 7.0]])
@@ -27,7 +27,7 @@ def squares(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def test_weights_margins_and_objective_by_hand() -> None:
-    data = Page(weft.report("lloyd", {"x": POINTS, "c": START}, layers=2, verify=False)).data
+    data = Page(weftc.report("lloyd", {"x": POINTS, "c": START}, layers=2, verify=False)).data
     choose, move = data["patterns"]
     assert (choose["query"], choose["keys"], move["query"], move["keys"]) == ("points", "centers", "centers", "points")
     centers = START
@@ -52,14 +52,14 @@ def test_weights_margins_and_objective_by_hand() -> None:
 
 
 def test_empty_cluster_looks_at_itself() -> None:
-    data = Page(weft.report("lloyd", {"x": POINTS, "c": [[0.0, 0.0], [500.0, 500.0]]}, layers=1, verify=False)).data
+    data = Page(weftc.report("lloyd", {"x": POINTS, "c": [[0.0, 0.0], [500.0, 500.0]]}, layers=1, verify=False)).data
     move = data["patterns"][1]
     assert move["rest"] == "the token itself"
     assert weights(move, 1)[:, -1].tolist() == [0.0, 1.0]
 
 
 def test_null_key_has_what_is_left() -> None:
-    data = Page(weft.report("sinkhorn_dual", {"x": POINTS / 9, "y": POINTS / 9}, layers=1, verify=False)).data
+    data = Page(weftc.report("sinkhorn_dual", {"x": POINTS / 9, "y": POINTS / 9}, layers=1, verify=False)).data
     first = data["patterns"][0]
     assert first["rest"] == "null key"
     drawn = weights(first, 1)
@@ -67,7 +67,7 @@ def test_null_key_has_what_is_left() -> None:
 
 
 def test_positions_map_back_to_coordinates() -> None:
-    data = Page(weft.report("lloyd", {"x": POINTS, "c": START}, layers=1, verify=False)).data
+    data = Page(weftc.report("lloyd", {"x": POINTS, "c": START}, layers=1, verify=False)).data
     shown = data["plane"]
     low, high = np.array(shown["low"]), np.array(shown["high"])
 
@@ -85,8 +85,8 @@ def test_positions_map_back_to_coordinates() -> None:
 
 def test_principal_components_of_wide_vectors() -> None:
     wide = np.random.default_rng(0).normal(size=(40, 6)) * [9.0, 5.0, 1.0, 0.1, 0.1, 0.1]
-    checked = weft.check("lloyd")
-    model = weft.load(weft.compile(checked, dims={"d": 6, "k": 2}))
+    checked = weftc.check("lloyd")
+    model = weftc.load(weftc.compile(checked, dims={"d": 6, "k": 2}))
     run = record(model, checked, {"x": wide, "c": wide[:2]}, Depth(1), 0)
     shown = plane(run, checked, {"d": 6, "k": 2}, {})
     assert shown is not None
@@ -101,28 +101,28 @@ def test_principal_components_of_wide_vectors() -> None:
 
 
 def test_stretched_axes_say_so() -> None:
-    page = Page(weft.report("lloyd", {"x": POINTS * [1.0, 100.0], "c": START}, layers=1, verify=False))
+    page = Page(weftc.report("lloyd", {"x": POINTS * [1.0, 100.0], "c": START}, layers=1, verify=False))
     assert not page.data["plane"]["equal"]
     assert "units of their own" in page.text
 
 
 def test_large_inputs_are_thinned_and_the_page_says_so() -> None:
     many = np.random.default_rng(0).normal(size=(3000, 2))
-    page = Page(weft.report("lloyd", many, dims={"k": 3}, layers=2, verify=False))
+    page = Page(weftc.report("lloyd", many, dims={"k": 3}, layers=2, verify=False))
     points = page.data["plane"]["fields"][0]
     assert len(points["tokens"]) == TOKENS
     assert (points["tokens"][0], points["tokens"][-1]) == (0, 2999)
     assert f"{TOKENS} evenly spaced ones are drawn" in page.text
     # the objective is that of all points, not of those drawn
-    model = weft.load(weft.compile("lloyd", dims={"d": 2, "k": 3}))
+    model = weftc.load(weftc.compile("lloyd", dims={"d": 2, "k": 3}))
     assert page.data["objective"][2] == pytest.approx(float(model.objective(x=many, layers=2, seed=0)), rel=1e-6)
 
 
 def test_too_many_pairs_are_weighed_among_the_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Page(weft.report("lloyd", {"x": POINTS, "c": START}, layers=2, verify=False)).data
+    whole = Page(weftc.report("lloyd", {"x": POINTS, "c": START}, layers=2, verify=False)).data
     monkeypatch.setattr(recordings, "WORK", 5)
     monkeypatch.setattr(recordings, "ROWS", 6)
-    page = Page(weft.report("lloyd", {"x": POINTS, "c": START}, layers=2, verify=False))
+    page = Page(weftc.report("lloyd", {"x": POINTS, "c": START}, layers=2, verify=False))
     assert "of the drawn tokens alone" in page.text
     few = page.data
     assert few["plane"] == whole["plane"]  # the run is of all
@@ -135,10 +135,10 @@ def test_too_many_pairs_are_weighed_among_the_drawn(monkeypatch: pytest.MonkeyPa
 
 def test_noise_of_the_drawn_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"x": POINTS, "c": START}
-    whole = Page(weft.report("kmedoids", given, layers=2, verify=False)).data["patterns"][1]
+    whole = Page(weftc.report("kmedoids", given, layers=2, verify=False)).data["patterns"][1]
     monkeypatch.setattr(recordings, "WORK", 5)
     monkeypatch.setattr(recordings, "ROWS", 6)
-    few = Page(weft.report("kmedoids", given, layers=2, verify=False)).data["patterns"][1]
+    few = Page(weftc.report("kmedoids", given, layers=2, verify=False)).data["patterns"][1]
     chosen = {token: column for token, column in zip(whole["columns"], weights(whole, 2).T, strict=True)}
     drawn = {token: column for token, column in zip(few["columns"], weights(few, 2).T, strict=True)}
     winners = [token for token, column in chosen.items() if column.any()]
@@ -150,7 +150,7 @@ def test_noise_of_the_drawn_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_many_layers_keep_the_first_and_the_last() -> None:
-    page = Page(weft.report("sinkhorn_dual", {"x": POINTS[:3] / 9, "y": POINTS[:3] / 9}, layers=101, verify=False))
+    page = Page(weftc.report("sinkhorn_dual", {"x": POINTS[:3] / 9, "y": POINTS[:3] / 9}, layers=101, verify=False))
     layers = page.data["layers"]
     assert (layers[0], layers[-1]) == (0, 101)
     assert len(layers) <= LAYERS + 2
@@ -169,12 +169,12 @@ def test_thinning() -> None:
 
 
 def test_a_run_ends_by_itself_when_nothing_visible_changes() -> None:
-    page = Page(weft.report("soft_kmeans", {"x": POINTS, "c": START}, params={"gamma": 0.1}, verify=False))
+    page = Page(weftc.report("soft_kmeans", {"x": POINTS, "c": START}, params={"gamma": 0.1}, verify=False))
     assert 2 < page.data["ran"] < 50
     assert "a millionth of its range" in page.text
-    page = Page(weft.report("lloyd", {"x": POINTS, "c": START}, until_stable=True, verify=False))
+    page = Page(weftc.report("lloyd", {"x": POINTS, "c": START}, until_stable=True, verify=False))
     assert "by a single bit" in page.text
-    model = weft.load(weft.compile("lloyd", dims={"d": 2, "k": 2}))
+    model = weftc.load(weftc.compile("lloyd", dims={"d": 2, "k": 2}))
     model(x=POINTS, c=START, until_stable=True)
     assert page.data["ran"] == model.report.layers[0]
 
@@ -183,8 +183,8 @@ def test_a_run_ends_by_itself_when_nothing_visible_changes() -> None:
 
 
 def parts(spec: str, **options: str) -> dict[str, list[str]]:
-    checked = weft.check(spec)
-    made = weft.compile(checked, dims=dict.fromkeys(checked.dims, 2), **options)
+    checked = weftc.check(spec)
+    made = weftc.compile(checked, dims=dict.fromkeys(checked.dims, 2), **options)
     found = correspondence(checked, made)
     return {line.text: list(found.parts_of(line)) for line in found.lines}
 
@@ -211,8 +211,8 @@ def test_scratch_is_followed_through_steps() -> None:
 @pytest.mark.parametrize("options", [{}, {"scores": "dot"}, {"erase": "attention"}])
 def test_every_head_of_a_layer_belongs_to_an_equation(options: dict[str, str]) -> None:
     for name in ("lloyd", "trimmed_kmeans", "power_iteration", "sinkhorn_log", "weighted_kmeans"):
-        checked = weft.check(name)
-        made = weft.compile(checked, dims=dict.fromkeys(checked.dims, 2), **options)
+        checked = weftc.check(name)
+        made = weftc.compile(checked, dims=dict.fromkeys(checked.dims, 2), **options)
         found = correspondence(checked, made)
         heads = [key for key in found.parts if key.startswith("layer.") and key.count(".") == 3]
         assert heads
@@ -220,7 +220,7 @@ def test_every_head_of_a_layer_belongs_to_an_equation(options: dict[str, str]) -
 
 
 def test_formulas_are_read_off_the_weights() -> None:
-    made = weft.compile("lloyd", dims={"d": 2, "k": 3})
+    made = weftc.compile("lloyd", dims={"d": 2, "k": 3})
     sublayer = made.program.layer[0].sublayers[0]
     assert isinstance(sublayer, Attend)
     head = sublayer.heads[0]
@@ -232,12 +232,12 @@ def test_formulas_are_read_off_the_weights() -> None:
     assert Formulas(made).score(head.score, head.query, head.keys) == "−|x − [2 c[1]; c[2]]|²"
     assert part.coefficient is not None
     changed = {**made.tensors, part.coefficient: np.array(-3.0)}
-    other = weft.Checkpoint(made.program, changed, made.spec_name, made.spec_text, made.dims, made.params)
+    other = weftc.Checkpoint(made.program, changed, made.spec_name, made.spec_text, made.dims, made.params)
     assert Formulas(other).score(head.score, head.query, head.keys).startswith("−3 |x")
 
 
 def test_same_stream_tells_query_and_key_apart() -> None:
-    page = Page(weft.report("sinkhorn_dual", {"x": POINTS, "y": POINTS}, layers=1, verify=False))
+    page = Page(weftc.report("sinkhorn_dual", {"x": POINTS, "y": POINTS}, layers=1, verify=False))
     assert "10 u + 10 v′ − 1 − 10 |x − y′|²" in page.text
 
 
@@ -251,8 +251,8 @@ def test_data_cannot_end_its_element() -> None:
 
 
 def test_what_json_cannot_hold_is_absent() -> None:
-    checked = weft.check("lloyd")
-    model = weft.load(weft.compile(checked, dims={"d": 2, "k": 2}))
+    checked = weftc.check("lloyd")
+    model = weftc.load(weftc.compile(checked, dims={"d": 2, "k": 2}))
     run = record(model, checked, {"x": POINTS, "c": START}, Depth(1), 0, lambda fields: float("nan"))
     found = payload(run, model.program, checked, None)
     assert found["objective"] is None

@@ -6,9 +6,9 @@ import gc
 
 import torch
 
-import weft_runtime
+import weftc_runtime
 from linear_cases import compiled
-from weft_runtime.reuse import Pool
+from weftc_runtime.machines.reuse import Pool
 
 
 def test_an_array_comes_back_when_nobody_has_it() -> None:
@@ -38,7 +38,7 @@ def test_what_somebody_can_still_see_is_not_given_away() -> None:
 def test_layers_keep_few_labels() -> None:
     """Neither in use nor lost in a cycle that only the collector would find."""
     size = 9973
-    model = weft_runtime.load(compiled("lloyd", width=4, count=8), dtype=torch.float32, backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=4, count=8), dtype=torch.float32, backend="linear")
     x = torch.randn(size, 4, generator=torch.Generator().manual_seed(0))
     found: list[int] = []
 
@@ -61,11 +61,11 @@ def test_layers_keep_few_labels() -> None:
 
 def test_fields_that_were_shown_stay_as_they_were() -> None:
     """`until` sees the labels of every layer; later layers must not write to them."""
-    model = weft_runtime.load(compiled("lloyd", width=2, count=3), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=2, count=3), backend="linear")
     x = torch.randn(400, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     kept = []
 
-    def until(before: weft_runtime.Fields, after: weft_runtime.Fields) -> bool:
+    def until(before: weftc_runtime.Fields, after: weftc_runtime.Fields) -> bool:
         kept.append((before, after))
         return False
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from scipy import sparse
 
-import weft
-from weft.compiling import compile
-from weft.errors import InputError
-from weft_runtime import RunError, load
+import weftc
+from weftc.compiling import compile
+from weftc.core.errors import InputError
+from weftc_runtime import RunError, load
 
 X = np.array([[-3.0, 1.0], [-2.0, 0.5], [0.0, 0.25], [2.0, -1.0], [3.0, 4.0]])
 START = X[[0, 4]]
@@ -74,4 +74,4 @@ def test_whole_numbers_from_numpy_count_layers_and_seed() -> None:
 
 def test_the_meaning_refuses_masks_too() -> None:
     with pytest.raises(InputError, match="x has masked entries"):
-        weft.interpret("lloyd", {"x": np.ma.masked_array(X, mask=X > 3), "c": START})
+        weftc.interpret("lloyd", {"x": np.ma.masked_array(X, mask=X > 3), "c": START})

@@ -8,8 +8,8 @@ import torch
 
 from few_points import data, ragged
 from programs import PERCENT, dual_ascent, hard_clustering, largest, soft_clustering
-from weft_runtime import OneHot, load
-from weft_runtime.noise import noise
+from weftc_runtime import OneHot, load
+from weftc_runtime.data.noise import noise
 
 
 # ---------------------------------------------------------------------- batches

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from programs import laboratory
-from weft_runtime import load
-from weft_runtime.exact import Exact
-from weft_runtime.ir import FFN, Head
-from weft_runtime.model import Given
-from weft_runtime.twins import Row
+from weftc_runtime import load
+from weftc_runtime.exact.rational import RationalScores
+from weftc_runtime.exact.twins import Row
+from weftc_runtime.format.program import FFN, Head
+from weftc_runtime.model import GivenInputs
 
 DIGITS = 80
 
@@ -33,7 +33,7 @@ def precise(function: str, value: Fraction) -> Fraction:
         return Fraction({"exp": x.exp, "log": x.ln, "sqrt": x.sqrt}[function]())
 
 
-class Precise(Exact):
+class Precise(RationalScores):
     """The exact residual, with irrational functions to eighty digits."""
 
     def _dot(self, row: Row, level: int, stream: str, token: int) -> Fraction:
@@ -77,11 +77,11 @@ class Precise(Exact):
 def test_every_value_lies_within_its_radius(
     seed: int, scale: float, offset: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft_runtime.derived.Exact", Precise)
+    monkeypatch.setattr("weftc_runtime.reference.derived.RationalScores", Precise)
     rng = np.random.default_rng(seed)
     x, w = rng.normal(size=(5, 2)) * scale + offset, rng.random(5) + 0.1
     model = load(laboratory(seed))
-    run = model._begin(Given({"x": x, "w": w}), None, None, None, 1)
+    run = model._begin(GivenInputs({"x": x, "w": w}), None, None, None, 1)
     seen: dict[str, float] = {}
 
     def tap(name: str, problems: list[Any]) -> None:

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft_runtime.decide import BOUND, EXACT, UNDECIDED, compare, decide
-from weft_runtime.exact import NotRational
-from weft_runtime.ir import Weighting
+from weftc_runtime.exact.decide import BOUND, EXACT, UNDECIDED, compare, decide
+from weftc_runtime.exact.rational import NotRational
+from weftc_runtime.format.program import Weighting
 
 RULES = [
     Weighting("argmax"),

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-import weft
+import weftc
 from programs import dual_ascent, hard_clustering, largest, neighbours
-from weft_runtime import OneHot, RunError, load
-from weft_runtime.checkpoint import Checkpoint
+from weftc_runtime import OneHot, RunError, load
+from weftc_runtime.format.checkpoint import Checkpoint
 
 X = [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
 NAN, INF = float("nan"), float("inf")
@@ -149,7 +149,7 @@ SORTING += "layer\n  rank[i] = sum[l] 1 where x[l] < x[i]\n  m[g] = c[g] * (mean
 
 
 def test_a_column_of_numbers_is_as_many_tokens_as_it_has_rows() -> None:
-    model, meant = load(weft.compile("sort")), weft.interpret("sort", {"x": [3.0, 1.0, 2.0]})
+    model, meant = load(weftc.compile("sort")), weftc.interpret("sort", {"x": [3.0, 1.0, 2.0]})
     name = next(output.name for output in model.program.outputs if output.kind == "number")
     for given in ([[3.0], [1.0], [2.0]], [3.0, 1.0, 2.0], np.array([[3.0], [1.0], [2.0]], np.float32)):
         assert model(given)[name].tolist() == np.asarray(meant[name]).tolist()
@@ -157,7 +157,7 @@ def test_a_column_of_numbers_is_as_many_tokens_as_it_has_rows() -> None:
 
 
 def test_a_column_beside_a_batch_is_a_batch() -> None:
-    model, z = load(weft.compile(SORTING, {"d": 1})), np.zeros((2, 3, 1))
+    model, z = load(weftc.compile(SORTING, {"d": 1})), np.zeros((2, 3, 1))
     found = model(x=[[3.0, 1.0, 2.0], [4.0, 6.0, 5.0]], c=[[1.0], [2.0]], z=z)
     assert found["rank"].tolist() == [[2.0, 0.0, 1.0], [0.0, 2.0, 1.0]]
     assert found["m"].tolist() == [[2.0], [10.0]]

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from few_points import CENTERS, POINTS, data, ragged
 from programs import dual_ascent, hard_clustering, nearest_to_mean, with_objective
-from weft_runtime import load
-from weft_runtime.hooks import HookSite
+from weftc_runtime import load
+from weftc_runtime.data.hooks import HookSite
 
 
 # ---------------------------------------------------------------------- layer by layer

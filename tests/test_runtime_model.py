@@ -12,8 +12,8 @@ import torch
 
 from few_points import CENTERS, POINTS, data
 from programs import PERCENT, dual_ascent, hard_clustering, soft_clustering, with_objective
-from weft_runtime import RunError, load
-from weft_runtime.ir import Condition
+from weftc_runtime import RunError, load
+from weftc_runtime.format.program import Condition
 
 
 # ---------------------------------------------------------------------- golden values
@@ -87,7 +87,7 @@ def test_final_makes_labels_for_the_final_centers() -> None:
     assert held["labels"].indices.tolist() == [0, 1, 1]
     assert held["centers"].tolist() == final["centers"].tolist() == [[0.0], [6.0]]
     assert final["labels"].indices.tolist() == [0, 0, 1]  # 3 is half way between 0 and 6
-    assert model.report.heads["again.0.assign"].bound == 3
+    assert model.report.heads["again.0.assign"].fast == 3
     assert model(x=POINTS, c=CENTERS, layers=0)["labels"].indices.tolist() == [-1] * 5
     assert model.final(x=POINTS, c=CENTERS, layers=0)["labels"].indices.tolist() == [0, 0, 0, 1, 1]
 

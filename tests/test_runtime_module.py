@@ -14,7 +14,7 @@ from torch import nn
 
 from few_points import CENTERS, POINTS, data
 from programs import PERCENT, dual_ascent, hard_clustering, largest, nearest_to_mean, soft_clustering, with_objective
-from weft_runtime import OneHot, RunError, load
+from weftc_runtime import OneHot, RunError, load
 
 
 # ---------------------------------------------------------------------- gradients

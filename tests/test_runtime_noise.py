@@ -8,9 +8,9 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from weft_runtime.errors import RunError
-from weft_runtime.initial import start
-from weft_runtime.noise import noise, philox, uniforms
+from weftc_runtime.data.initial import start
+from weftc_runtime.data.noise import noise, philox, uniforms
+from weftc_runtime.errors import RunError
 
 # Published test vectors of Philox4x32-10: counter, key, output.
 VECTORS = [

@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft_runtime import sums
-from weft_runtime.sums import exact_sum, scale_by_power, weighted_sum
+from weftc_runtime.exact import sums
+from weftc_runtime.exact.sums import exact_sum, scale_by_power, weighted_sum
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
 TINY = st.floats(min_value=-1e-306, max_value=1e-306)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from programs import countdown, largest, normed
-from weft_runtime import RunError, load
+from weftc_runtime import RunError, load
 
 
 def test_a_derived_slot_without_value_is_an_error_only_when_it_is_read() -> None:

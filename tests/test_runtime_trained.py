@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from weft.compiling import compile
-from weft_runtime import Checkpoint, load
+from weftc.compiling import compile
+from weftc_runtime import Checkpoint, load
 
 SIZES = {"d": 2, "k": 2}
 X = np.array([[-3.0, 1.0], [-2.0, 0.5], [0.0, 0.25], [2.0, -1.0], [3.0, 4.0]])

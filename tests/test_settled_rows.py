@@ -7,15 +7,15 @@ import json
 import numpy as np
 import pytest
 
-import weft
+import weftc
 from verifying import NEAREST
-from weft.evidence.verdict import Check, Settled, Verdict
-from weft_runtime.results import Tiers, together
+from weftc.verification.verdict import Check, SettledRows, Verdict
+from weftc_runtime.data.results import Tiers, together
 
 
 @pytest.mark.parametrize("backend", ["reference", "linear"])
 def test_a_run_reports_every_layer(backend: str) -> None:
-    model = weft.load(weft.compile(NEAREST, {"d": 1, "k": 2}), backend=backend)
+    model = weftc.load(weftc.compile(NEAREST, {"d": 1, "k": 2}), backend=backend)
     x = np.array([[0.0], [1.0], [2.0], [7.0]])
     model(x=x, c=[[0.0], [2.0]], layers=3)
     layers = model.report.by_layer
@@ -25,7 +25,7 @@ def test_a_run_reports_every_layer(backend: str) -> None:
 
 
 def test_exact_rows_are_counted_in_the_layer_that_met_them() -> None:
-    model = weft.load(weft.compile(NEAREST, {"d": 1, "k": 2}, scores="dot"), backend="reference")
+    model = weftc.load(weftc.compile(NEAREST, {"d": 1, "k": 2}, scores="dot"), backend="reference")
     third = 1 / 3
     model(x=[[-1.0], [third], [9.0]], c=[[0.0], [2 * third]], layers=2)  # the tie is gone once the centers have moved
     first, second = model.report.by_layer
@@ -38,7 +38,7 @@ def test_counts_are_differences() -> None:
 
 
 def test_a_verdict_has_a_table_of_layers() -> None:
-    verdict = weft.verify(weft.compile(NEAREST, {"d": 1, "k": 2}), cases=8, dtypes=("float64",))
+    verdict = weftc.verify(weftc.compile(NEAREST, {"d": 1, "k": 2}), cases=8, dtypes=("float64",))
     checks = {(check.name, check.backend): check for check in verdict.checks}
     rows = checks["layers (l2, float64)", "reference"].settled
     fast = checks["layers (l2, float64)", "linear"].settled
@@ -53,8 +53,10 @@ def test_a_verdict_has_a_table_of_layers() -> None:
 
 
 def test_the_table_prefers_the_users_data() -> None:
-    own = Check("layers (l2, float64)", "x", 1, True, settled=(Settled(1, 6, 2, 0),))
-    data = Check("your data (l2, float64)", "x", 1, True, settled=(Settled(1, 100, 0, 3), Settled(2, 101, 2, 0, 7)))
+    own = Check("layers (l2, float64)", "x", 1, True, settled=(SettledRows(1, 6, 2, 0),))
+    data = Check(
+        "your data (l2, float64)", "x", 1, True, settled=(SettledRows(1, 100, 0, 3), SettledRows(2, 101, 2, 0, 7))
+    )
     lines = Verdict("t", (own, data)).text().splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("rows of decisions"))
     assert lines[start].split()[-5:] == ["fast", "in", "float64", "exactly", "undecided"]

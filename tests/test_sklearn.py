@@ -23,9 +23,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import weft
+import weftc
 from clusterings import CLUSTERINGS
-from weft.sklearn import WeftClusterer
+from weftc.sklearn import WeftClusterer
 
 Floats = NDArray[Any]
 IRIS: Floats = load_iris().data
@@ -113,7 +113,7 @@ def test_the_checkpoint_it_ran_is_there(tmp_path: Path) -> None:
     data = blobs()
     fitted = WeftClusterer(n_clusters=3, random_state=0, tol=0).fit(data)
     fitted.model_.save(tmp_path / "model.safetensors")
-    model = weft.load(tmp_path / "model.safetensors")
+    model = weftc.load(tmp_path / "model.safetensors")
     again = model.final({"x": data, "c": fitted.cluster_centers_}, layers=3)  # at rest: nothing moves
     np.testing.assert_array_equal(again["centers"].numpy(), fitted.cluster_centers_)
     np.testing.assert_array_equal(again["labels"].indices.numpy(), fitted.labels_)
@@ -146,7 +146,7 @@ def test_a_spec_of_ones_own_as_text_path_and_tree(tmp_path: Path) -> None:
     (tmp_path / "own.weft").write_text(OWN, encoding="utf-8")
     found = [
         WeftClusterer(spec, 3, spec_params=given).fit(data)
-        for spec in (OWN, tmp_path / "own.weft", str(tmp_path / "own.weft"), weft.parse(OWN), weft.check(OWN))
+        for spec in (OWN, tmp_path / "own.weft", str(tmp_path / "own.weft"), weftc.parse(OWN), weftc.check(OWN))
     ]
     assert not hasattr(found[0], "inertia_")
     assert not hasattr(found[0], "score")
@@ -159,7 +159,7 @@ def test_a_spec_of_ones_own_as_text_path_and_tree(tmp_path: Path) -> None:
 
 def test_a_fit_outlives_the_file_of_its_spec(tmp_path: Path) -> None:
     path = tmp_path / "mine.weft"
-    path.write_text((Path(weft.__file__).parents[2] / "specs" / "lloyd.weft").read_text(encoding="utf-8"))
+    path.write_text((Path(weftc.__file__).parents[2] / "specs" / "lloyd.weft").read_text(encoding="utf-8"))
     fitted = WeftClusterer(path, 3, random_state=0).fit(blobs())
     path.unlink()
     np.testing.assert_array_equal(fitted.predict(blobs()), fitted.labels_)
@@ -208,7 +208,7 @@ def test_init_none_is_the_clause_of_the_spec() -> None:
     with pytest.warns(ConvergenceWarning):
         fitted = WeftClusterer(n_clusters=3, max_iter=1, tol=0, random_state=5).fit(data)
     seed = int(np.random.RandomState(5).randint(np.iinfo(np.int32).max))
-    model = weft.load(fitted.model_)
+    model = weftc.load(fitted.model_)
     np.testing.assert_array_equal(fitted.cluster_centers_, model(x=data, seed=seed, layers=1)["centers"].numpy())
 
 
@@ -322,7 +322,7 @@ def test_frames(library: Any) -> None:
 
 
 def test_import_weft_imports_neither_torch_nor_scikit_learn() -> None:
-    code = "import weft, sys; weft.match; sys.exit(bool({'sklearn', 'torch', 'scipy'} & set(sys.modules)))"
+    code = "import weftc, sys; weftc.match; sys.exit(bool({'sklearn', 'torch', 'scipy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -353,7 +353,7 @@ def test_refusals_are_value_errors_that_say_what_to_do(settings: dict[str, Any],
     estimator = WeftClusterer(**{"n_clusters": 3, "tol": 0, **settings})
     with pytest.raises(ValueError, match=message) as caught:
         estimator.fit(blobs() if data is None else data)
-    assert isinstance(caught.value, weft.WeftError)
+    assert isinstance(caught.value, weftc.WeftError)
 
 
 def test_sparse_data_is_refused_with_the_way_out() -> None:
@@ -362,7 +362,7 @@ def test_sparse_data_is_refused_with_the_way_out() -> None:
 
 
 def test_a_mistake_in_a_spec_keeps_its_place() -> None:
-    with pytest.raises(weft.SpecError, match="error"):
+    with pytest.raises(weftc.SpecError, match="error"):
         WeftClusterer("algorithm broken\nlayer x[i] = 1\n", 2).fit(blobs())
 
 

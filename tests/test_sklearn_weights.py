@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 
-import weft
+import weftc
 from clusterings import CLUSTERINGS
-from weft.compiling import checked_spec
-from weft.estimator.forms import forms_of
-from weft.estimator.multiplicity import counted, multiplies
-from weft.locate import builtin
-from weft.sklearn import WeftClusterer
-from weft_runtime.initial import start
+from weftc.compiling import checked_spec
+from weftc.estimators.derived_specs import forms_of
+from weftc.estimators.multiplicity import counted, multiplies
+from weftc.files.locate import builtin
+from weftc.sklearn import WeftClusterer
+from weftc_runtime.data.initial import start
 
 SUMS_AND_MEANS = {
     "gmm_em",
@@ -112,7 +112,7 @@ def test_the_weighted_transformer_is_a_file_like_any_other() -> None:
     fitted = WeftClusterer(n_clusters=3, random_state=0).fit(rows, sample_weight=counts)
     assert fitted.model_.spec_name == "lloyd_weighted"
     assert "weighted w[i] where y[i,j]" in fitted.model_.spec_text
-    assert weft.verify(fitted.model_).verdict == "proved"
+    assert weftc.verify(fitted.model_).verdict == "proved"
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from agreement import assert_agrees, default_dims, judge
 from strategies import dimensions, family_cases, free_cases
-from weft.compiling import checked_spec
-from weft.evidence.examples import answers
-from weft.evidence.examples import settings as example_settings
-from weft.evidence.inputs import FAMILIES, cases
-from weft.locate import catalogue
-from weft.lowering.styles import CHOICES
-from weft.meaning.interpreter import Interpreter
+from weftc.compiling import checked_spec
+from weftc.core.styles import CHOICES
+from weftc.files.locate import catalogue
+from weftc.interpreter.interpreter import Interpreter
+from weftc.verification.cases.examples import answers
+from weftc.verification.cases.examples import settings as example_settings
+from weftc.verification.cases.inputs import FAMILIES, cases
 
 NAMES = [entry.name for entry in catalogue()]
 STYLES = CHOICES["scores"]

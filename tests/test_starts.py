@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import weft
-import weft_runtime.workers
-from weft_runtime import initial
-from weft_runtime.initial import start
-from weft_runtime.native import starts
-from weft_runtime.native.library import library
-from weft_runtime.noise import uniforms
+import weftc
+import weftc_runtime.kernels.threads
+from weftc_runtime.data import initial
+from weftc_runtime.data.initial import start
+from weftc_runtime.data.noise import uniforms
+from weftc_runtime.kernels.native import starts
+from weftc_runtime.kernels.native.library import library
 
 Array = npt.NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     assert library() is not None
     monkeypatch.setattr(initial, "NATIVE", 0 if request.param != "blocks" else 2**60)
     monkeypatch.setattr(initial, "ENTRIES", 777)
-    monkeypatch.setattr(weft_runtime.workers, "cores", lambda: 3 if "three" in request.param else 1)
+    monkeypatch.setattr(weftc_runtime.kernels.threads, "cores", lambda: 3 if "three" in request.param else 1)
     return str(request.param)
 
 
@@ -114,7 +114,7 @@ def test_weighted_starts_have_the_bits_of_the_plain_implementation(name: str, me
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_many_rows_are_sorted_on_many_cores(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough rows for pieces that are sorted side by side and merged, of values that repeat."""
-    monkeypatch.setattr(weft_runtime.workers, "cores", lambda: threads)
+    monkeypatch.setattr(weftc_runtime.kernels.threads, "cores", lambda: threads)
     random = np.random.default_rng(11)
     rows = np.concatenate([random.integers(0, 300, size=(250_000, 2)), random.normal(size=(250_000, 1))], axis=1)
     rows[:100_000, 2] = 0.0
@@ -127,7 +127,7 @@ def test_many_rows_are_sorted_on_many_cores(threads: int, monkeypatch: pytest.Mo
 
 def test_a_start_tells_how_far_it_is() -> None:
     told: list[tuple[str, int, int | None]] = []
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 3}, layers=1))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 3}, layers=1))
     model(x=[[0.0], [1.0], [5.0], [9.0]], progress=lambda *given: told.append(given))
     assert told == [
         *(("start", done, 3) for done in range(4)),

@@ -11,10 +11,10 @@ from functools import cache
 import pytest
 
 from agreement import assert_agrees, judge
-from weft.compiling import checked_spec
-from weft.evidence.inputs import FAMILIES, cases
-from weft.lowering.styles import CHOICES
-from weft.types import Checked
+from weftc.compiling import checked_spec
+from weftc.core.styles import CHOICES
+from weftc.core.types import Checked
+from weftc.verification.cases.inputs import FAMILIES, cases
 
 BASE = """algorithm t
 tokens  i, l in points

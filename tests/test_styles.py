@@ -7,17 +7,17 @@ from functools import cache
 import numpy as np
 import pytest
 
-import weft
+import weftc
 from agreement import assert_agrees, default_dims, judge
-from weft.compiling import checked_spec
-from weft.effects import Effect, choices, chosen, effect, same
-from weft.errors import InputError, SpecError
-from weft.evidence.inputs import FAMILIES, cases
-from weft.evidence.layers import Judge
-from weft.locate import catalogue
-from weft.lowering.styles import CHOICES, Styles
-from weft_runtime.backends import BACKENDS
-from weft_runtime.errors import RunError
+from weftc.compiling import checked_spec
+from weftc.core.errors import InputError, SpecError
+from weftc.core.styles import CHOICES, Styles
+from weftc.files.locate import catalogue
+from weftc.show.style_effects import Effect, choices, chosen, effect, same
+from weftc.verification.cases.inputs import FAMILIES, cases
+from weftc.verification.steps.layers import Judge
+from weftc_runtime.errors import RunError
+from weftc_runtime.machines.choose import BACKENDS
 
 NAMES = [entry.name for entry in catalogue()]
 EVERY = [(name, style, value) for name in NAMES for style, value in choices()]
@@ -99,7 +99,7 @@ def test_every_style_makes_a_difference_somewhere() -> None:
 
 def test_defaults_are_first_and_recorded() -> None:
     assert all(values[0] == getattr(Styles(), style) for style, values in CHOICES.items())
-    made = weft.compile("lloyd", {"d": 2, "k": 3})
+    made = weftc.compile("lloyd", {"d": 2, "k": 3})
     assert {name: made.program.options[name] for name in CHOICES} == {name: v[0] for name, v in CHOICES.items()}
     assert "sharpness" not in made.program.options
     assert Styles.read(dict(made.program.options)) == Styles()
@@ -107,35 +107,35 @@ def test_defaults_are_first_and_recorded() -> None:
 
 def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(InputError, match="null=token needs scores=dot"):
-        weft.compile("sinkhorn_dual", {"d": 2}, null="token")
+        weftc.compile("sinkhorn_dual", {"d": 2}, null="token")
     with pytest.raises(InputError, match="sharpness belongs to hardmax=softmax"):
-        weft.compile("lloyd", {"d": 2, "k": 3}, sharpness=10.0)
+        weftc.compile("lloyd", {"d": 2, "k": 3}, sharpness=10.0)
     with pytest.raises(InputError, match="sharpness must be a number above 0"):
-        weft.compile("lloyd", {"d": 2, "k": 3}, hardmax="softmax", sharpness=-1.0)
+        weftc.compile("lloyd", {"d": 2, "k": 3}, hardmax="softmax", sharpness=-1.0)
     with pytest.raises(InputError, match="hardmax must be one of exact, softmax"):
-        weft.compile("lloyd", {"d": 2, "k": 3}, hardmax="soft")  # type: ignore[arg-type]
+        weftc.compile("lloyd", {"d": 2, "k": 3}, hardmax="soft")  # type: ignore[arg-type]
 
 
 def test_a_style_that_changes_nothing_is_told_apart() -> None:
-    plain = weft.compile("lloyd", {"d": 2, "k": 3})
-    assert same(plain, weft.compile("lloyd", {"d": 2, "k": 3}, norm="layer"))
-    assert not same(plain, weft.compile("lloyd", {"d": 2, "k": 3}, scores="dot"))
-    assert not same(plain, weft.compile("lloyd", {"d": 2, "k": 4}))
+    plain = weftc.compile("lloyd", {"d": 2, "k": 3})
+    assert same(plain, weftc.compile("lloyd", {"d": 2, "k": 3}, norm="layer"))
+    assert not same(plain, weftc.compile("lloyd", {"d": 2, "k": 3}, scores="dot"))
+    assert not same(plain, weftc.compile("lloyd", {"d": 2, "k": 4}))
 
 
 # ---- members=offset --------------------------------------------------------------------------------------------------
 
 
 def test_offset_members_have_no_mask_and_leak_nothing() -> None:
-    made = weft.compile("robust_softmax", {"d": 1, "k": 2}, members="offset")
+    made = weftc.compile("robust_softmax", {"d": 1, "k": 2}, members="offset")
     heads = [h for step in made.program.layer for sub in step.sublayers for h in getattr(sub, "heads", ())]
     assert not any(head.masks for head in heads)
     x, c = np.array([[0.0], [1.0], [10.0], [12.0]]), np.array([[0.5], [11.0]])
-    assert weft.load(made)(x=x, c=c, layers=1)["centers"].tolist() == [[0.5], [11.0]]
+    assert weftc.load(made)(x=x, c=c, layers=1)["centers"].tolist() == [[0.5], [11.0]]
 
 
 def test_offset_members_are_refused_where_numbers_are_too_large() -> None:
-    model = weft.load(weft.compile("robust_softmax", {"d": 1, "k": 1}, members="offset"))
+    model = weftc.load(weftc.compile("robust_softmax", {"d": 1, "k": 1}, members="offset"))
     assert float(model(x=[[2.0**20]], c=[[0.0]], layers=1)["centers"]) == 2.0**20
     wrong = r"no number in c of centers exceeds .*: before a step of layer 0, token 0 of centers holds 1e\+12"
     with pytest.raises(RunError, match=wrong):
@@ -143,7 +143,7 @@ def test_offset_members_are_refused_where_numbers_are_too_large() -> None:
 
 
 def test_offset_members_keep_an_empty_cluster() -> None:
-    model = weft.load(weft.compile("robust_kmeans", {"d": 1, "k": 2}, members="offset"))
+    model = weftc.load(weftc.compile("robust_kmeans", {"d": 1, "k": 2}, members="offset"))
     assert model(x=[[0.0], [0.5]], c=[[0.0], [70.0]], layers=1)["centers"][1].item() == 70.0
 
 
@@ -152,8 +152,8 @@ def test_offset_members_keep_an_empty_cluster() -> None:
 
 @pytest.mark.parametrize("erase", ["linear", "attention"])
 def test_a_token_at_the_origin_is_not_taken_for_the_null_token(erase: str) -> None:
-    plain = weft.load(weft.compile("sinkhorn_dual", {"d": 1}, scores="dot"))
-    prompt = weft.load(weft.compile("sinkhorn_dual", {"d": 1}, scores="dot", null="token", erase=erase))  # type: ignore[arg-type]
+    plain = weftc.load(weftc.compile("sinkhorn_dual", {"d": 1}, scores="dot"))
+    prompt = weftc.load(weftc.compile("sinkhorn_dual", {"d": 1}, scores="dot", null="token", erase=erase))  # type: ignore[arg-type]
     given = {"x": [[0.0], [1.0], [2.0]], "y": [[0.0], [0.5], [3.0]]}
     one, two = plain(given, layers=4), prompt(given, layers=4)
     for name in ("u", "v", "plan"):
@@ -162,13 +162,13 @@ def test_a_token_at_the_origin_is_not_taken_for_the_null_token(erase: str) -> No
 
 
 def test_the_null_token_is_one_more_key_and_nothing_else() -> None:
-    made = weft.compile("sinkhorn_dual", {"d": 2}, scores="dot", null="token")
+    made = weftc.compile("sinkhorn_dual", {"d": 2}, scores="dot", null="token")
     (stream,) = made.program.streams
     assert stream.null
     heads = [h for step in made.program.layer for sub in step.sublayers for h in getattr(sub, "heads", ())]
     assert heads
     assert all(head.self_key is None for head in heads)
-    model = weft.load(made)
+    model = weftc.load(made)
     seen = []
     model.blocks[0].head(heads[0].name).hook_pattern.register_forward_hook(lambda m, i, o: seen.append(o.shape))
     model(x=np.zeros((4, 2)), y=np.ones((4, 2)), layers=1)
@@ -177,4 +177,4 @@ def test_the_null_token_is_one_more_key_and_nothing_else() -> None:
 
 def test_a_null_key_with_a_value_of_its_own_is_refused() -> None:
     with pytest.raises(InputError, match="null=token: the null key of centers has a value of its own on every token"):
-        weft.compile("lloyd", {"d": 2, "k": 3}, scores="dot", hardmax="softmax", null="token")
+        weftc.compile("lloyd", {"d": 2, "k": 3}, scores="dot", hardmax="softmax", null="token")

@@ -14,12 +14,12 @@ import pytest
 from lark import Lark, Token, Tree
 
 from spec_texts import BASE, GOOD
-from weft.language import grammar
-from weft.language.parser import run
-from weft.language.problems import Problems
-from weft.language.tables import build
-from weft.language.tokens import SECTIONS, tokenize
-from weft.source import Source, Span
+from weftc.core.source import Source, Span
+from weftc.language.check.problems import Problems
+from weftc.language.parse import grammar
+from weftc.language.parse.build_parse_tables import build
+from weftc.language.parse.lexer import SECTIONS, tokenize
+from weftc.language.parse.parser import run
 
 TEXTS = [*(path.read_text(encoding="utf-8") for path in GOOD), BASE.format(equation="z[i] = sum[l] min[j] D[l,j]")]
 
@@ -51,8 +51,10 @@ def lark() -> Lark:
 
 
 def test_shipped_tables_belong_to_the_grammar() -> None:
-    shipped = json.loads(files("weft.language").joinpath("grammar.json").read_text(encoding="utf-8"))
-    assert shipped == json.loads(json.dumps(build(grammar.grammar_text()))), "run python -m weft.language.tables"
+    shipped = json.loads(files("weftc.language.parse").joinpath("grammar.json").read_text(encoding="utf-8"))
+    assert shipped == json.loads(json.dumps(build(grammar.grammar_text()))), (
+        "run python -m weftc.language.parse.build_parse_tables"
+    )
 
 
 def test_tables_of_another_grammar_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +90,7 @@ def test_trees_are_those_of_lark(text: str, lark: Lark) -> None:
 def test_first_parse_is_quick_and_needs_no_lark() -> None:
     """Fresh process, imports excluded, tables included: a few milliseconds, and room for a busy machine."""
     program = (
-        "import sys, time; from weft.language.parse import parse, read_spec; source = read_spec(sys.argv[1]);"
+        "import sys, time; from weftc.language.parse.parse import parse, read_spec; source = read_spec(sys.argv[1]);"
         "start = time.perf_counter(); parse(source); took = time.perf_counter() - start;"
         "assert 'lark' not in sys.modules; print(took)"
     )

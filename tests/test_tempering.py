@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-import weft
-from weft.compiling import checked_spec
-from weft.errors import InputError
-from weft.language.tempering import MEMBERSHIP, has_choices, tempered
-from weft.locate import catalogue
-from weft.temperature import EPS, lead, sharpness_for
+import weftc
+from weftc.compiling import checked_spec
+from weftc.core.errors import InputError
+from weftc.files.locate import catalogue
+from weftc.passes.finite_temperature import MEMBERSHIP, has_choices, tempered
+from weftc.passes.sharpness import EPS, lead, sharpness_for
 
 NAMES = [entry.name for entry in catalogue()]
 CHOOSING = [name for name in NAMES if has_choices(checked_spec(name))]
@@ -28,7 +28,7 @@ def test_a_tempered_spec_chooses_nowhere(name: str) -> None:
         assert not any(f.kind == "onehot" for f in made.fields.values())
         assert [f.name for f in made.fields.values()] == [f.name for f in checked.fields.values()]
     else:
-        plain, soft = (weft.compile(checked, _dims(name), hardmax=h) for h in ("exact", "softmax"))
+        plain, soft = (weftc.compile(checked, _dims(name), hardmax=h) for h in ("exact", "softmax"))
         assert plain.program.layer == soft.program.layer
 
 
@@ -43,27 +43,27 @@ CENTERS = np.array([[1.0, 1.0], [8.0, 8.0], [-8.0, 8.0]])
 @pytest.mark.parametrize("scores", ["l2", "dot"])
 @pytest.mark.parametrize("name", ["lloyd", "lloyd_split", "lloyd_printed", "trimmed_kmeans", "robust_kmeans"])
 def test_far_apart_clusters_come_out_as_they_should(name: str, scores: str) -> None:
-    exact, soft = (weft.compile(name, {"d": 2, "k": 3}, hardmax=h, scores=scores) for h in ("exact", "softmax"))  # type: ignore[arg-type]
-    want, got = (weft.load(made)(x=CLUSTERS, c=CENTERS, layers=3)["centers"] for made in (exact, soft))
+    exact, soft = (weftc.compile(name, {"d": 2, "k": 3}, hardmax=h, scores=scores) for h in ("exact", "softmax"))  # type: ignore[arg-type]
+    want, got = (weftc.load(made)(x=CLUSTERS, c=CENTERS, layers=3)["centers"] for made in (exact, soft))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
 
 
 def test_an_empty_cluster_keeps_its_center() -> None:
     for name in ("lloyd", "lloyd_split", "robust_softmax", "trimmed_kmeans"):
-        model = weft.load(weft.compile(name, {"d": 1, "k": 2}, hardmax="softmax"))
+        model = weftc.load(weftc.compile(name, {"d": 1, "k": 2}, hardmax="softmax"))
         got = model(x=[[0.0], [1.0]], c=[[0.0], [70.0]], layers=2)["centers"]
         np.testing.assert_allclose(got[1], 70.0, rtol=1e-12)
 
 
 def test_labels_are_shares() -> None:
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=1.0))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=1.0))
     shares = model(x=[[0.0]], c=[[0.0], [1.0]], layers=1)["labels"]
     assert shares[0].tolist() == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1))])
 
 
 @pytest.mark.parametrize("name", CHOOSING)
 def test_the_checkpoint_says_what_it_is(name: str) -> None:
-    made = weft.compile(name, _dims(name), hardmax="softmax", sharpness=50.0)
+    made = weftc.compile(name, _dims(name), hardmax="softmax", sharpness=50.0)
     assert made.program.options["hardmax"] == "softmax"
     assert float(made.program.options["sharpness"]) == 50.0
     conditions = [c for c in made.program.conditions if c.kind == "margin"]
@@ -92,12 +92,12 @@ def test_a_number_worked_by_hand() -> None:
 
 
 def test_auto_is_enough_for_its_margin() -> None:
-    made = weft.compile("lloyd", {"d": 1, "k": 4}, hardmax="softmax")
+    made = weftc.compile("lloyd", {"d": 1, "k": 4}, hardmax="softmax")
     sharpness = float(made.program.options["sharpness"])
     assert sharpness == pytest.approx(lead(4) / 1e-3)
     x = np.array([[0.0]])
     c = np.array([[1.0], [-math.sqrt(1.0 + 1e-3)], [math.sqrt(1.0 + 1e-3)], [5.0]])
-    shares = weft.load(made)(x=x, c=c, layers=1)["labels"][0]
+    shares = weftc.load(made)(x=x, c=c, layers=1)["labels"][0]
     assert 2 * (1 - float(shares[0])) <= EPS
 
 
@@ -109,7 +109,7 @@ def test_members_outweigh_the_fallback_and_foreign_tokens() -> None:
 
 
 def test_a_run_measures_the_leads_and_warns() -> None:
-    model = weft.load(weft.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=100.0))
+    model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", sharpness=100.0))
     model(x=[[0.0], [3.0]], c=[[0.0], [3.0]], layers=2)
     assert model.report.warnings == ()
     model(x=[[0.0], [1.0]], c=[[0.0], [1.9]], layers=1)  # 1 leads by 1 - 0.81
@@ -121,7 +121,7 @@ def test_a_run_measures_the_leads_and_warns() -> None:
 
 
 def test_shared_scores_are_no_short_lead() -> None:
-    model = weft.load(weft.compile("lloyd_split", {"d": 1, "k": 2}, hardmax="softmax"))
+    model = weftc.load(weftc.compile("lloyd_split", {"d": 1, "k": 2}, hardmax="softmax"))
     model(x=[[0.0]], c=[[-1.0], [1.0]], layers=1)
     assert model.report.warnings == ()
 
@@ -131,17 +131,17 @@ def test_shared_scores_are_no_short_lead() -> None:
 
 def test_sharpness_from_data_is_enough_for_them() -> None:
     data = {"x": CLUSTERS, "c": CENTERS}
-    made = weft.compile("lloyd", {"d": 2, "k": 3}, hardmax="softmax", data=data)
+    made = weftc.compile("lloyd", {"d": 2, "k": 3}, hardmax="softmax", data=data)
     assert float(made.program.options["sharpness"]) < lead(3) / 1e-3
-    want, got = (weft.load(m)(**data, layers=3) for m in (weft.compile("lloyd", {"d": 2, "k": 3}), made))
+    want, got = (weftc.load(m)(**data, layers=3) for m in (weftc.compile("lloyd", {"d": 2, "k": 3}), made))
     np.testing.assert_allclose(got["centers"], want["centers"], rtol=0, atol=1e-6)
 
 
 def test_data_with_a_tie_have_no_sharpness() -> None:
     with pytest.raises(InputError, match="no sharpness is enough for these data: in layer 1 the best scores"):
-        weft.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", data={"x": [[0.0]], "c": [[-1.0], [1.0]]})
+        weftc.compile("lloyd", {"d": 1, "k": 2}, hardmax="softmax", data={"x": [[0.0]], "c": [[-1.0], [1.0]]})
 
 
 def test_data_are_for_auto_only() -> None:
     with pytest.raises(InputError, match="data are for hardmax=softmax with sharpness=auto"):
-        weft.compile("lloyd", {"d": 2, "k": 3}, data={"x": CLUSTERS})
+        weftc.compile("lloyd", {"d": 2, "k": 3}, data={"x": CLUSTERS})

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-import weft
-from weft_runtime import workers
+import weftc
+from weftc_runtime.kernels import threads as workers
 
 ROOT = Path(__file__).parent.parent
 X = np.random.default_rng(0).normal(size=(2000, 2))
@@ -47,12 +47,12 @@ def cores_of_a_new_thread() -> int:
     ("spec", "dims"), [("lloyd", "dk"), ("soft_kmeans", "dk"), ("gmm_em_spherical", "dk"), ("mean_shift", "d")]
 )
 def test_models_in_threads_of_their_own_end_and_agree(spec: str, dims: str) -> None:
-    made = weft.compile(spec, {name: {"d": 2, "k": 3}[name] for name in dims}, layers=5)
+    made = weftc.compile(spec, {name: {"d": 2, "k": 3}[name] for name in dims}, layers=5)
     given = {item.name: X for item in made.program.inputs if item.init is None}
-    models = [weft.load(made, backend="linear") for _ in range(3)]
+    models = [weftc.load(made, backend="linear") for _ in range(3)]
     before = {name: np.asarray(value) for name, value in models[0](given).items()}
 
-    def work(model: weft.Model) -> None:
+    def work(model: weftc.Model) -> None:
         for _ in range(20):
             found = model(given)
             assert all(np.array_equal(np.asarray(found[name]), before[name]) for name in before)
@@ -61,22 +61,24 @@ def test_models_in_threads_of_their_own_end_and_agree(spec: str, dims: str) -> N
 
 
 def test_specs_compile_in_several_threads() -> None:
-    all_at_once([lambda spec=spec: weft.compile(spec, {"d": 2, "k": 3}) for spec in ("lloyd", "gmm_em", "soft_kmeans")])
+    all_at_once(
+        [lambda spec=spec: weftc.compile(spec, {"d": 2, "k": 3}) for spec in ("lloyd", "gmm_em", "soft_kmeans")]
+    )
 
 
 def test_no_property_of_the_runtime_holds_a_lock_while_it_is_made() -> None:
-    for path in (ROOT / "runtime" / "weft_runtime").rglob("*.py"):
+    for path in (ROOT / "runtime" / "weftc_runtime").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-            assert "cached_property" not in names, f"{path.name}: use weft_runtime.reuse.once"
+            assert "cached_property" not in names, f"{path.name}: use weftc_runtime.machines.reuse.once"
 
 
 def test_runs_leave_the_number_of_cores_of_torch_as_it_was() -> None:
     before = cores_of_a_new_thread(), torch.get_num_threads()
-    models = [weft.load(weft.compile("lloyd", {"d": 2, "k": 20}, layers=3), backend="linear") for _ in range(6)]
+    models = [weftc.load(weftc.compile("lloyd", {"d": 2, "k": 20}, layers=3), backend="linear") for _ in range(6)]
     inside = []
 
-    def work(model: weft.Model) -> None:
+    def work(model: weftc.Model) -> None:
         for _ in range(3):
             model(x=np.repeat(X, 5, 0), c=X[:20], progress=lambda *_: inside.append(cores_of_a_new_thread()))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from verifying import edited, head_values
-from weft.compiling import checked_spec, compile
-from weft.evidence.inputs import Case
-from weft.evidence.runs import judge_of
-from weft_runtime import load
+from weftc.compiling import checked_spec, compile
+from weftc.verification.cases.inputs import Case
+from weftc.verification.runs.runs import judge_of
+from weftc_runtime import load
 
 ROOTS = """algorithm roots
 tokens i in points, j in centers : k

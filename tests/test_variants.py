@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -10,16 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-import weft
-from mutants import Behaviour, loads, weight_mutants
-from weft.compiling import checked_spec, compile
-from weft.errors import InputError
-from weft.evidence.inputs import cases
-from weft.locate import names
-from weft.proof import prove
-from weft.variants import mixed_heads, permuted_heads, rotated, split_heads
-from weft_runtime import Checkpoint, ModelError, RunError, load
-from weft_runtime.ir import Attend, Head
+import weftc
+from campaign import Judge
+from mutants import changed_tensor, file
+from weftc.compiling import checked_spec, compile
+from weftc.core.errors import InputError
+from weftc.files.locate import names
+from weftc.prover import prove
+from weftc.variants import mixed_heads, permuted_heads, rotated, split_heads
+from weftc.verification.cases.inputs import cases
+from weftc_runtime import Checkpoint, ModelError, RunError, load
+from weftc_runtime.format.program import Attend, Head
 
 EXACT: dict[str, Callable[[Checkpoint], Checkpoint]] = {
     "signed": lambda made: rotated(made, 3, "signed"),
@@ -47,7 +49,8 @@ def answers(
     made: Checkpoint, name: str, family: str = "random", dtype: torch.dtype = torch.float64
 ) -> dict[str, np.ndarray]:
     (case,) = cases(checked_spec(name), made.dims, 1, 11, families=[family], first=5)
-    found = load(made, dtype=dtype)(dict(case.inputs), layers=2, seed=1)
+    # one backend for all: a basis needs the reference, and another backend adds in another order
+    found = load(made, dtype=dtype, backend="reference")(dict(case.inputs), layers=2, seed=1)
     return {key: np.asarray(value.dense() if hasattr(value, "dense") else value) for key, value in found.items()}
 
 
@@ -66,7 +69,14 @@ def test_variants_without_rounding_are_proved_and_give_the_same(name: str) -> No
             assert np.allclose(found[key], value, rtol=0, atol=1e-13 if title != "signed" else 0), (title, key)
 
 
-DECIDED = frozenset({"spherical_kmeans"})  # a norm behind an `else`: one that should be 0 may be 1e-17 here
+# a decision rests on numbers that are only near those of the spec: a norm or a mass that should be 0 may be 1e-17, a
+# variance whose logarithm does not exist may have one, keys that are tied may not be
+DECIDED = frozenset(
+    {
+        *("spherical_kmeans", "soft_spherical_kmeans", "power_iteration", "sphere_flow"),
+        *("weighted_kmeans", "gmm_em", "gmm_em_spherical", "lloyd_printed", "lloyd_split"),
+    }
+)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -75,6 +85,9 @@ def test_dense_variants_are_proved_up_to_eps_and_are_near(name: str) -> None:
     for title, change in DENSE.items():
         variant = Checkpoint.from_bytes(change(made).to_bytes())
         proof = prove(variant)
+        if proof.verdict == "proved":  # these weights have come out the same
+            assert not proof.deviations
+            continue
         assert proof.deviations
         if name in DECIDED:
             assert proof.verdict == "not shown"
@@ -149,15 +162,15 @@ def test_rotated_models_run_batches_in_float32_and_until_stable_but_not_on_the_l
 
 def test_verify_judges_variants_by_what_they_compute() -> None:
     made = compile("lloyd", {"d": 1, "k": 2})
-    assert weft.verify(EXACT["signed"](made), cases=3).verdict == "proved"
+    assert weftc.verify(EXACT["signed"](made), cases=3).verdict == "proved"
     for variant in (rotated(made, 1), mixed_heads(made, 1)):
-        verdict = weft.verify(variant, cases=3)
+        verdict = weftc.verify(variant, cases=3)
         assert verdict.verdict == "proved up to eps", verdict.text()
         assert "scores within" in verdict.proofs[0].text()
 
 
 def test_a_rotated_model_that_computes_something_else_is_caught_by_its_layers_too() -> None:
-    from weft.evidence.rounded import rounded_layers
+    from weftc.verification.steps.rounded import rounded_layers
 
     made = rotated(compile("lloyd", {"d": 1, "k": 2}), 1)
     proof = prove(made)
@@ -170,18 +183,18 @@ def test_a_rotated_model_that_computes_something_else_is_caught_by_its_layers_to
 @pytest.mark.parametrize("kind", ["signed", "orthogonal"])
 def test_an_edit_of_a_rotated_file_is_caught(kind: str) -> None:
     made = rotated(compile("lloyd", {"d": 1, "k": 2}), 1, kind)  # type: ignore[arg-type]
-    behaviour = Behaviour(checked_spec("lloyd"), made, 2)
-    killed = 0
-    for mutant in weight_mutants(made, 0, 30):
-        file = loads(mutant)
-        if file is None:
+    judge, rng, killed = Judge(), random.Random(0), 0
+    for _ in range(40):
+        found = changed_tensor(made, rng)
+        changed = file(found[0], says=True) if found is not None else None
+        if changed is None:
             continue
-        proof = prove(file)
+        proof = prove(changed)
         if proof.verdict == "not shown":
             killed += 1
             continue
-        assert proof.eps < 1e-12
-        assert behaviour.same(file), f"{mutant.change} changes the function, but is called {proof.verdict}"
+        assert proof.eps < 1e-8
+        assert judge.difference(changed, near=bool(proof.eps)) is None, found
     assert killed > 10
 
 

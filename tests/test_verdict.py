@@ -7,9 +7,9 @@ import json
 import numpy as np
 
 from verifying import NEAREST, SMALL
-from weft.compiling import compile
-from weft.evidence.verdict import Check, Verdict, merged
-from weft.evidence.verification import verify
+from weftc.compiling import compile
+from weftc.verification.verdict import Check, Verdict, merged
+from weftc.verification.verification import verify
 
 BACKENDS = (("reference", 1e-4), ("linear", 5e-4))
 
@@ -37,11 +37,12 @@ def test_the_first_line_says_what_is_known_of_rounding() -> None:
     proof = Check("proof (l2)", "all inputs", 1, True, shows="proved", proof=True)
     near = Check("proof (l2)", "all inputs", 1, True, shows="proved up to eps", proof=True, eps=1e-15)
     seen = Check("layers (l2, float64)", "8 steps", 2, True, relative=3e-15)
+    sure = Check("your data (l2, float64)", "2 steps", 1, True, relative=1e-16, certified=4e-16)
     single = Check("layers (l2, float32)", "8 steps", 2, True, relative=3e-8)
     lines = {
         "proved (exact arithmetic); rounding not bounded": Verdict("t", (proof,)),
         "proved (exact arithmetic); rounding measured to 3e-15": Verdict("t", (proof, seen, single)),
-        "proved (exact arithmetic); rounding certified to 4e-16 on your data": Verdict("t", (proof,), certified=4e-16),
+        "proved (exact arithmetic); rounding certified to 4e-16 on your data": Verdict("t", (proof, seen, sure)),
         "proved up to eps = 1e-15 (exact arithmetic); rounding measured to 3e-15": Verdict("t", (near, seen)),
         "tested; rounding measured to 3e-15": Verdict("t", (seen,)),
         "not shown": Verdict("t", (proof, Check("a", "x", 1, False))),

@@ -1,14 +1,14 @@
-"""`weft verify` on every built-in spec, in every style that applies to it."""
+"""`weftc verify` on every built-in spec, in every style that applies to it."""
 
 from __future__ import annotations
 
 import pytest
 
-import weft
+import weftc
 from agreement import default_dims
-from weft.compiling import checked_spec
-from weft.language.tempering import has_choices
-from weft.locate import catalogue
+from weftc.compiling import checked_spec
+from weftc.files.locate import catalogue
+from weftc.passes.finite_temperature import has_choices
 
 NAMES = [entry.name for entry in catalogue()]
 CHOOSING = [name for name in NAMES if has_choices(checked_spec(name))]
@@ -18,12 +18,12 @@ TESTED = {"robust_kmeans", "robust_softmax", "trimmed_normmax"}
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_style_is_verified(name: str) -> None:
-    verdict = weft.verify(name, dims=default_dims(checked_spec(name)), cases=3)
+    verdict = weftc.verify(name, dims=default_dims(checked_spec(name)), cases=3)
     assert verdict.verdict == ("tested" if name in TESTED else "proved"), verdict.text()
 
 
 @pytest.mark.parametrize("name", CHOOSING)
 def test_finite_temperature_is_certified(name: str) -> None:
-    made = weft.compile(name, default_dims(checked_spec(name)), hardmax="softmax")
-    verdict = weft.verify(made, cases=3, dtypes=("float64",))
+    made = weftc.compile(name, default_dims(checked_spec(name)), hardmax="softmax")
+    verdict = weftc.verify(made, cases=3, dtypes=("float64",))
     assert verdict.verdict == "proved up to eps", verdict.text()

@@ -1,4 +1,4 @@
-"""`weft verify` can fail, for the right reason: models that somebody has edited."""
+"""`weftc verify` can fail, for the right reason: models that somebody has edited."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 
 from agreement import default_dims
 from verifying import NEAREST, edited, head_values, is_caught
-from weft.compiling import checked_spec, compile
-from weft.evidence.inputs import cases
-from weft.evidence.runs import judge_of
-from weft.evidence.shrinking import shrunk
-from weft.evidence.verification import verify
-from weft.locate import names
-from weft.lowering.styles import CHOICES
-from weft_runtime.ir import Attend
+from weftc.compiling import checked_spec, compile
+from weftc.core.styles import CHOICES
+from weftc.files.locate import names
+from weftc.verification.cases.inputs import cases
+from weftc.verification.cases.shrinking import shrunk
+from weftc.verification.runs.runs import judge_of
+from weftc.verification.verification import verify
+from weftc_runtime.format.program import Attend
 
 
 @pytest.mark.parametrize("scores", CHOICES["scores"])
@@ -52,7 +52,7 @@ def test_a_failure_names_layer_field_and_token_with_a_small_input() -> None:
     old = np.asarray(model.tensors[tensor]).copy()
     old[tuple(np.argwhere(old != 0)[0])] *= 1.5
     verdict = verify(edited(model, tensor, old), cases=10, dtypes=["float64"])
-    assert verdict.verdict == "not shown"
+    assert verdict.verdict == "refuted"
     failed, other = [check for check in verdict.checks if check.name.startswith("layers")]
     assert (failed.backend, other.backend) == ("reference", "linear")
     assert "layers (l2, float64) on both backends: layer 1, step 2, c, token " in " ".join(verdict.text().split())

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from verifying import NEAREST
-from weft.compiling import checked_spec, compile
-from weft.evidence.backends import Runners
-from weft.evidence.large import WIDE, large_runs
-from weft.evidence.verdict import Check
-from weft_runtime.heads_stream import Stream
-from weft_runtime.native.library import library
-from weft_runtime.native.sums import NativeSums
-from weft_runtime.search import Search
-from weft_runtime.tape import Tape
+from weftc.compiling import checked_spec, compile
+from weftc.verification.runs.backends import Runners
+from weftc.verification.runs.large import WIDE, large_runs
+from weftc.verification.verdict import Check
+from weftc_runtime.kernels.native.library import library
+from weftc_runtime.kernels.native.sums import NativeSums
+from weftc_runtime.kernels.search import Search
+from weftc_runtime.machines.heads_stream import StreamedHead
+from weftc_runtime.machines.tape import Tape
 
 SOFT = """algorithm soft
 tokens i in points, j in centers : k
@@ -53,7 +53,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
     watch(Search, "find", lambda search, *_: ["search"] + ["bounds"] * bool(search.last.carried))
     watch(NativeSums, "_moved", lambda sums, *_: ["sums"] + ["moved"] * (sums._labels is not None))
-    watch(Stream, "merge", lambda *_: ["tiles"])
+    watch(StreamedHead, "merge", lambda *_: ["tiles"])
     watch(Tape, "run", lambda *_: ["layers at a time"])
     return found
 
@@ -83,7 +83,7 @@ def test_runs_that_nobody_watches_are_judged_too(seen: Seen) -> None:
 
 
 def test_an_unwatched_run_that_differs_falls_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft.evidence.models import Watched
+    from weftc.verification.steps.models import Watched
 
     true = Watched.run
     monkeypatch.setattr(Watched, "run", lambda self, case: {n: v + 1e-9 for n, v in true(self, case).items()})

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from verifying import NEAREST, SMALL
-from weft.compiling import checked_spec, compile
-from weft.evidence.inputs import Case
-from weft.evidence.layers import Judge
-from weft.evidence.runs import Subject, judge_of, layers
-from weft.evidence.stepwise import Stepwise
-from weft_runtime import RunError, load
+from weftc.compiling import checked_spec, compile
+from weftc.verification.cases.inputs import Case
+from weftc.verification.runs.runs import JudgedModel, judge_of, layers
+from weftc.verification.steps.layers import Judge
+from weftc.verification.steps.stepwise import Stepwise
+from weftc_runtime import RunError, load
 
 LOGARITHM = """algorithm logs
 tokens i in points
@@ -61,6 +61,6 @@ def test_no_value_on_one_side_is_a_failure() -> None:
 
 def test_a_check_without_a_single_comparison_does_not_pass() -> None:
     checked = checked_spec(LOGARITHM.replace("log x[i]", "log(-|x[i]|^2)"))
-    check = layers(checked, [Subject(compile(checked))], "l2", "float64", 3, 0)
+    check = layers(checked, [JudgedModel(compile(checked))], "l2", "float64", 3, 0)
     assert not check.passed
     assert "no step could be compared" in check.detail

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft.compiling import checked_spec, compile
-from weft.exact import execute
-from weft.language.check import check
-from weft.language.parse import parse
-from weft.source import Source
-from weft.variants.bases import rotated
-from weft_runtime import Checkpoint, ModelError, load
-from weft_runtime.ir import Attend, Output, Program, Slot, Step
-from weft_runtime.touched import stated
+from weftc.compiling import checked_spec, compile
+from weftc.core.source import Source
+from weftc.exact import execute
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parse
+from weftc.variants.bases import rotated
+from weftc_runtime import Checkpoint, ModelError, load
+from weftc_runtime.format.program import Attend, Program, ProgramOutput, ProgramStep, Slot
+from weftc_runtime.format.writes import stated
 
 LLOYD = compile("lloyd", {"d": 2, "k": 3})
 
@@ -28,7 +28,7 @@ def with_entry(model: Checkpoint, name: str, at: tuple[int, int], value: float) 
     return replace(model, tensors={**model.tensors, name: array})
 
 
-def with_step(program: Program, part: str, change: Callable[[Step], Step]) -> Program:
+def with_step(program: Program, part: str, change: Callable[[ProgramStep], ProgramStep]) -> Program:
     first, *rest = getattr(program, part)
     changed: Any = {part: (change(first), *rest)}
     return replace(program, **changed)
@@ -92,7 +92,7 @@ def test_a_field_may_be_set_to_itself_but_not_be_named_where_nothing_ever_sets_i
     assert Checkpoint.from_bytes(made.to_bytes()).program == made.program
     (stream,) = made.program.streams
     wide = replace(stream, slots=(*stream.slots, Slot("more", stream.width, 1, "field")))
-    step = Step((), (("centers", "more"),))
+    step = ProgramStep((), (("centers", "more"),))
     program = replace(made.program, streams=(wide,), layer=(*made.program.layer, step))
     pads = {2: ((0, 1), (0, 1)), 1: ((0, 1),), 0: ()}
     tensors = {name: np.pad(array, pads[array.ndim]) for name, array in made.tensors.items()}
@@ -158,12 +158,12 @@ def with_chained_readout(model: Checkpoint) -> Checkpoint:
     tensors["twice"] = np.eye(width + 1)
     tensors["twice"][width, width], tensors["twice"][width, points.slot(objective.slot).offset] = 0.0, 2.0
     wide = replace(points, slots=(*points.slots, Slot("twice", width, 1, "field")))
-    step = Step((Attend({"points": "twice"}, (), (("points", "twice"),)),), (("points", "twice"),))
+    step = ProgramStep((Attend({"points": "twice"}, (), (("points", "twice"),)),), (("points", "twice"),))
     program = replace(
         model.program,
         streams=tuple(wide if stream.name == "points" else stream for stream in model.program.streams),
         readout=(*model.program.readout, step),
-        objective=Output("objective", "total", "points", "twice"),
+        objective=ProgramOutput("objective", "total", "points", "twice"),
     )
     return Checkpoint.from_bytes(replace(model, program=stated(program, tensors), tensors=tensors).to_bytes())
 

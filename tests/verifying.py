@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from weft.compiling import checked_spec
-from weft.evidence.inputs import cases
-from weft.evidence.runs import judge_of
-from weft_runtime import Checkpoint
-from weft_runtime.ir import Attend
+from weftc.compiling import checked_spec
+from weftc.verification.cases.inputs import cases
+from weftc.verification.runs.runs import judge_of
+from weftc_runtime import Checkpoint
+from weftc_runtime.format.program import Attend
 
 NEAREST = """algorithm nearest
 tokens i in points, j in centers : k

@@ -1,10 +1,17 @@
-"""A real browser for tests marked `browser`. They run only when asked for: `make browser`, or `pytest -m browser`."""
+"""A real browser for tests marked `browser` (reports) and `site` (the site and its playground).
+
+They run only when asked for: `make browser` and `make site-test`, or `pytest -m browser`, `pytest -m site`.
+"""
 
 from __future__ import annotations
 
 import base64
+import functools
+import http.server
 import json
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import weft
+import weftc
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = (
@@ -30,7 +37,7 @@ SWITCHES = (
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves these tests out unless the marker is asked for."""
-    if "browser" in (config.getoption("-m") or ""):
+    if any(marker in (config.getoption("-m") or "") for marker in ("browser", "site")):
         return
     here = Path(__file__).parent
     mine = [item for item in items if here in Path(item.path).parents]
@@ -48,15 +55,28 @@ class Browser:
     def command(self, name: str, **options: Any) -> Any:
         return self.driver.execute_cdp_cmd(name, options)
 
-    def open(self, path: Path, width: int = 1280, dark: bool = False) -> None:
-        """Opens a page in a window of this width; the log starts empty."""
+    def open(self, page: Path | str, width: int = 1280, dark: bool = False) -> None:
+        """Opens a file or an address in a window of this width; the log starts empty."""
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", media="", features=[scheme])
         self.driver.get("about:blank")
         self.driver.get_log("browser")
         self.driver.get_log("performance")
-        self.driver.get(path.as_uri())
+        self.driver.get(page if isinstance(page, str) else page.as_uri())
+
+    def await_(self, script: str, *arguments: Any) -> Any:
+        """What a promise comes to: `script` is an expression of `arguments`."""
+        wrapped = f"const done = arguments[arguments.length - 1]; ({script}).then(done, (e) => done(String(e)))"
+        return self.driver.execute_async_script(wrapped, *arguments)
+
+    def until(self, script: str, seconds: float = 60) -> Any:
+        """The first answer to a question that is neither null, false nor empty."""
+        end = time.monotonic() + seconds
+        while not (found := self.ask(script)):
+            assert time.monotonic() < end, f"still not: {script}"
+            time.sleep(0.05)
+        return found
 
     def ask(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
@@ -127,15 +147,38 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         made.quit()
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files and writes no log."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[[Path], str]]:
+    """Folder -> the address it is served at, on this machine."""
+    servers = []
+
+    def start(folder: Path) -> str:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+
+
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Reports by name, each made once."""
     folder, made = tmp_path_factory.mktemp("reports"), dict[str, Path]()
-    points = np.loadtxt(Path(weft.__file__).parents[2] / "examples" / "points.csv", delimiter=",", skiprows=1)
+    points = np.loadtxt(Path(weftc.__file__).parents[2] / "examples" / "points.csv", delimiter=",", skiprows=1)
 
     def find(spec: str) -> Path:
         if spec not in made:
-            checked = weft.check(spec)
+            checked = weftc.check(spec)
             fields = [checked.fields[one.target.name] for one in checked.spec.inputs if one.init is None]
             some = points if spec == "lloyd" else points[::5] / 3
             given = {
@@ -143,7 +186,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             }
             dims = {size: 5 for size in checked.sets.values() if isinstance(size, str)}
             path = folder / f"{spec}.html"
-            made[spec] = weft.report(checked, given, path, dims=dims, layers=6, verify=spec == "lloyd", cases=2)
+            made[spec] = weftc.report(checked, given, path, dims=dims, layers=6, verify=spec == "lloyd", cases=2)
         return made[spec]
 
     return find

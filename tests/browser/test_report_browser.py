@@ -40,13 +40,13 @@ def test_the_policy_stops_foreign_script_and_requests(browser: Any, report: Repo
 
 
 def test_hostile_text_does_nothing(browser: Any, tmp_path: Path) -> None:
-    import weft
-    from weft.source import Source
+    import weftc
+    from weftc.core.source import Source
 
-    text = (Path(weft.__file__).parents[2] / "specs" / "lloyd.weft").read_text(encoding="utf-8")
+    text = (Path(weftc.__file__).parents[2] / "specs" / "lloyd.weft").read_text(encoding="utf-8")
     evil = "# </script></style><img src=x onerror='document.title=1'><script>document.title=1</script>\n"
     path = tmp_path / "hostile.html"
-    weft.report(Source("evil", evil + text), [[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]], path, dims={"k": 2}, verify=False)
+    weftc.report(Source("evil", evil + text), [[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]], path, dims={"k": 2}, verify=False)
     browser.open(path)
     assert browser.ask("return document.title") == "lloyd as a transformer"
     assert browser.ask("return document.images.length") == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-import weft
+import weftc
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -26,7 +26,7 @@ def test_a_matching_that_is_clear(seed: int) -> None:
     assert rows.tolist() == list(range(9))
     assert columns.tolist() == order.tolist(), "not a clear case"
     mass = np.full(9, 1 / 9)
-    model = weft.load(weft.compile("sinkhorn_log", {"d": 2}, {"lambda": 0.1}))
+    model = weftc.load(weftc.compile("sinkhorn_log", {"d": 2}, {"lambda": 0.1}))
     plan = 9 * model(x=points, y=targets, a=mass, b=mass, layers=60)["plan"].numpy()
     assert plan.argmax(1).tolist() == columns.tolist()
     assert plan.argmax(0).tolist() == np.argsort(columns).tolist()
@@ -38,5 +38,5 @@ def test_sorting_is_an_assignment() -> None:
     """Numbers assigned to the grid in which they are to be sorted: the judge's columns are their ranks, and ours."""
     x = np.random.default_rng(8).permutation(np.arange(1, 9)) / 8
     _, columns = linear_sum_assignment((x[:, None] - np.arange(1, 9) / 8) ** 2)
-    ours = weft.load(weft.compile("sort"))(x=x, layers=300)["sorted"].numpy()
+    ours = weftc.load(weftc.compile("sort"))(x=x, layers=300)["sorted"].numpy()
     assert np.abs(ours[columns] - x).max() < 0.01

@@ -15,7 +15,7 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-import weft
+import weftc
 from judges.data_sets import REAL, Array, blobs, real, some_rows
 
 
@@ -37,7 +37,7 @@ def assert_same(x: Array, ours: Any, judge: Any) -> None:
 @pytest.mark.parametrize("scores", ["l2", "dot"])
 def test_blobs(scores: str, algorithm: str) -> None:
     x, start = blobs(400, 3, 4, seed=0)
-    model = weft.load(weft.compile("lloyd", {"d": 3, "k": 4}, scores=scores))  # type: ignore[arg-type]
+    model = weftc.load(weftc.compile("lloyd", {"d": 3, "k": 4}, scores=scores))  # type: ignore[arg-type]
     for t in (1, 2, 5):
         assert_same(x, model.final(x=x, c=start, layers=t), judged(x, start, t, algorithm))
 
@@ -48,7 +48,7 @@ def test_real_data(name: str, algorithm: str) -> None:
     x, classes = real(name)
     start = some_rows(x, int(classes.max()) + 1, seed=1)
     start = start + np.random.default_rng(1).normal(size=start.shape) * 1e-3  # whole numbers tie, and the judge rounds
-    model = weft.load(weft.compile("lloyd", {"d": x.shape[1], "k": len(start)}))
+    model = weftc.load(weftc.compile("lloyd", {"d": x.shape[1], "k": len(start)}))
     assert_same(x, model.final(x=x, c=start, layers=3), judged(x, start, 3, algorithm))
 
 
@@ -56,10 +56,10 @@ def test_real_data(name: str, algorithm: str) -> None:
 def test_sample_weights_are_multiplicities(algorithm: str) -> None:
     x, start = blobs(200, 2, 3, seed=1)
     w = np.random.default_rng(1).integers(1, 5, size=200).astype(float)
-    model = weft.load(weft.compile("weighted_kmeans", {"d": 2, "k": 3}))
+    model = weftc.load(weftc.compile("weighted_kmeans", {"d": 2, "k": 3}))
     assert_same(x, model.final(x=x, w=w, c=start, layers=4), judged(x, start, 4, algorithm, w))
     repeated = np.repeat(x, w.astype(int), axis=0)
-    plain = weft.load(weft.compile("lloyd", {"d": 2, "k": 3})).final(x=repeated, c=start, layers=4)
+    plain = weftc.load(weftc.compile("lloyd", {"d": 2, "k": 3})).final(x=repeated, c=start, layers=4)
     np.testing.assert_allclose(model(x=x, w=w, c=start, layers=4)["centers"], plain["centers"], rtol=0, atol=1e-12)
 
 
@@ -67,12 +67,12 @@ def test_fractional_sample_weights_on_wine() -> None:
     x, _ = real("wine")
     w = np.random.default_rng(2).random(len(x)) + 0.01
     start = some_rows(x, 3, seed=3)
-    ours = weft.load(weft.compile("weighted_kmeans", {"d": x.shape[1], "k": 3})).final(x=x, w=w, c=start, layers=4)
+    ours = weftc.load(weftc.compile("weighted_kmeans", {"d": x.shape[1], "k": 3})).final(x=x, w=w, c=start, layers=4)
     assert_same(x, ours, judged(x, start, 4, weights=w))
 
 
 def test_inertia_is_the_objective() -> None:
     """The objective is the judge's inertia: to 1e-12 relative."""
     x, start = blobs(150, 2, 3, seed=4)
-    model = weft.load(weft.compile("lloyd", {"d": 2, "k": 3}))
+    model = weftc.load(weftc.compile("lloyd", {"d": 2, "k": 3}))
     assert float(model.objective(x=x, c=start, layers=30)) == pytest.approx(judged(x, start, 30).inertia_, rel=1e-12)

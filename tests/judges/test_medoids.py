@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import weft
+import weftc
 from judges.data_sets import Array, blobs, real, some_rows
 
 ALTERNATING = """algorithm alternating_medoids
@@ -60,7 +60,7 @@ def test_alternating(name: str) -> None:
     x, c = blobs(40, 2, 3, seed=11) if name == "blobs" else (real("iris")[0][::4], some_rows(real("iris")[0], 3, 12))
     if name == "iris":
         x = x + np.random.default_rng(13).normal(size=x.shape) * 1e-3  # the mean is rounded; no ties
-    model = weft.load(weft.compile(ALTERNATING, {"d": x.shape[1], "k": 3}))
+    model = weftc.load(weftc.compile(ALTERNATING, {"d": x.shape[1], "k": 3}))
     for t in (1, 2, 4):
         medoids, labels = alternate(x, c, t)
         ours = model(x=x, c=c, layers=t)
@@ -94,7 +94,7 @@ def test_the_same_noise_draws_the_same_medoids(name: str) -> None:
         noise = rng.gumbel(size=(3, len(x), 3))
     c = some_rows(x, 3, seed=16)
     for scores in ("l2", "dot"):
-        model = weft.load(weft.compile("kmedoids", {"d": x.shape[1], "k": 3}, {"delta": 2}, scores=scores))  # type: ignore[arg-type]
+        model = weftc.load(weftc.compile("kmedoids", {"d": x.shape[1], "k": 3}, {"delta": 2}, scores=scores))  # type: ignore[arg-type]
         ours = model(x=x, c=c, layers=3, noise={"g": noise})
         medoids, labels = draw_medoids(x, c, noise, Fraction(2))
         assert np.array_equal(ours["medoids"], medoids)

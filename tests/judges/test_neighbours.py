@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
-import weft
+import weftc
 from agreement import invention
 from judges.data_sets import REAL, Array, real
 
@@ -38,7 +38,7 @@ def test_regression(name: str, n: int) -> None:
     x, _, z = split(name)
     t = np.random.default_rng(3).normal(size=(len(x), 2))
     judge = KNeighborsRegressor(n).fit(x, t).predict(z)
-    ours = weft.load(weft.compile("knn", {"d": x.shape[1], "m": 2}, {"n": n}))(x=x, t=t, z=z, layers=1)["answers"]
+    ours = weftc.load(weftc.compile("knn", {"d": x.shape[1], "m": 2}, {"n": n}))(x=x, t=t, z=z, layers=1)["answers"]
     sure = clear(x, z, n)
     assert sure.mean() > 0.6
     np.testing.assert_allclose(ours.numpy()[sure], judge[sure], rtol=0, atol=1e-12)
@@ -49,7 +49,7 @@ def test_regression(name: str, n: int) -> None:
 def test_classification(name: str, n: int) -> None:
     x, classes, z = split(name)
     judge = KNeighborsClassifier(n).fit(x, classes.argmax(1))
-    model = weft.load(weft.compile(invention("vote"), {"d": x.shape[1], "k": classes.shape[1]}, {"m": n}))
+    model = weftc.load(weftc.compile(invention("vote"), {"d": x.shape[1], "k": classes.shape[1]}, {"m": n}))
     inputs = {"z": z, "x": x, "class": classes}
     ours = model(inputs, layers=1)
     shares = np.sort(ours["share"].numpy(), axis=1)
@@ -62,6 +62,6 @@ def test_classification(name: str, n: int) -> None:
 
 def test_one_neighbour_is_nearest_neighbor() -> None:
     x, classes, z = split("digits")
-    ours = weft.load(weft.compile("nearest_neighbor", {"d": 64, "m": 10}))(x=x, t=classes, z=z, layers=1)["answers"]
+    ours = weftc.load(weftc.compile("nearest_neighbor", {"d": 64, "m": 10}))(x=x, t=classes, z=z, layers=1)["answers"]
     judge = KNeighborsClassifier(1).fit(x, classes.argmax(1)).predict(z)
     assert (ours.numpy().argmax(1) == judge).all()

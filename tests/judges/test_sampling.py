@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-import weft
+import weftc
 from judges.data_sets import Array
-from weft.compiling import checked_spec
-from weft.meaning.interpreter import Interpreter
+from weftc.compiling import checked_spec
+from weftc.interpreter.interpreter import Interpreter
 
 DRAWS = """algorithm draws
 tokens i in points
@@ -39,7 +39,7 @@ def test_frequencies_are_those_of_the_softmax(side: str, seed: int) -> None:
     n = 4000
     inputs = {"s": np.ones(n), "b": BIAS}
     if side == "transformer":
-        labels = weft.load(weft.compile(DRAWS, {"k": 5}))(inputs, seed=seed, layers=1)["y"].indices.numpy()
+        labels = weftc.load(weftc.compile(DRAWS, {"k": 5}))(inputs, seed=seed, layers=1)["y"].indices.numpy()
     else:
         labels = Interpreter(checked_spec(DRAWS)).run(inputs, 1, seed=seed)["y"].argmax(1)
     counts = np.bincount(labels, minlength=5)
@@ -49,7 +49,7 @@ def test_frequencies_are_those_of_the_softmax(side: str, seed: int) -> None:
 
 def test_every_layer_draws_anew() -> None:
     """Successive draws are independent: a table of pairs of them has the product of their probabilities."""
-    n, model = 3000, weft.load(weft.compile(DRAWS, {"k": 5}))
+    n, model = 3000, weftc.load(weftc.compile(DRAWS, {"k": 5}))
     inputs = {"s": np.ones(n), "b": BIAS}
     first, second = (model(inputs, seed=7, layers=t)["y"].indices.numpy() for t in (1, 2))
     pairs = np.bincount(5 * first + second, minlength=25)
@@ -64,7 +64,7 @@ def test_equal_noise_equal_draw() -> None:
     assert np.sort(scores, 1)[:, -1].min() > np.sort(scores, 1)[:, -2].min(), "no margin"
     assert want.tolist() == scores.argmax(1).tolist()
     for style in ("l2", "dot"):
-        model = weft.load(weft.compile(DRAWS, {"k": 5}, scores=style))  # type: ignore[arg-type]
+        model = weftc.load(weftc.compile(DRAWS, {"k": 5}, scores=style))  # type: ignore[arg-type]
         assert model(inputs, layers=2, noise=noise)["y"].indices.tolist() == want.tolist()
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import weft
+import weftc
 from judges.data_sets import Array, real
 
 RANKING = """algorithm ranking
@@ -31,7 +31,7 @@ outputs near, far, share
 
 def test_sorted_numbers() -> None:
     x = np.random.default_rng(6).permutation(np.arange(1, 9)) / 8
-    ours = weft.load(weft.compile("sort"))(x=x)
+    ours = weftc.load(weftc.compile("sort"))(x=x)
     np.testing.assert_allclose(ours["sorted"], np.sort(x), rtol=0, atol=0.01)
 
 
@@ -51,7 +51,7 @@ def test_rankings_are_a_stable_argsort(name: str, scores: str) -> None:
     x = rng.integers(-2, 3, size=(60, 2)).astype(float) if name == "grid" else real(name)[0][::2]
     z, t = x[:6] + (0.5 if name == "grid" else 0.0), rng.normal(size=len(x))
     n, tau = 7, 30
-    model = weft.load(weft.compile(RANKING, {"d": x.shape[1]}, {"n": n, "tau": tau}, scores=scores))  # type: ignore[arg-type]
+    model = weftc.load(weftc.compile(RANKING, {"d": x.shape[1]}, {"n": n, "tau": tau}, scores=scores))  # type: ignore[arg-type]
     ours = model(x=x, t=t, z=z, layers=1)
     for q, point in enumerate(z.tolist()):
         exact = [squared(row, point) for row in x.tolist()]

@@ -14,7 +14,7 @@ import numpy as np
 import ot
 import pytest
 
-import weft
+import weftc
 from judges.data_sets import Array, real
 
 
@@ -36,7 +36,7 @@ def entropic(a: Array, b: Array, cost: Array, reg: float, method: str) -> Array:
 @pytest.mark.parametrize("method", ["sinkhorn", "sinkhorn_log"])
 def test_entropic_plan_with_unequal_masses(method: str) -> None:
     x, y, a, b, cost = clouds(4)
-    model = weft.load(weft.compile("sinkhorn_log", {"d": 2}, {"lambda": 0.5}))
+    model = weftc.load(weftc.compile("sinkhorn_log", {"d": 2}, {"lambda": 0.5}))
     ours = model(x=x, y=y, a=a, b=b, layers=300)
     np.testing.assert_allclose(ours["plan"], entropic(a, b, cost, 0.5, method), rtol=0, atol=1e-12)
 
@@ -46,7 +46,7 @@ def test_entropic_plan_between_two_classes_of_iris() -> None:
     x, y = x[classes == 0][:20], x[classes == 1][:15]
     a, b = np.full(20, 1 / 20), np.full(15, 1 / 15)
     cost = ((x[:, None] - y[None]) ** 2).sum(-1)
-    ours = weft.load(weft.compile("sinkhorn_log", {"d": 4}, {"lambda": 1.0}))(x=x, y=y, a=a, b=b, layers=150)
+    ours = weftc.load(weftc.compile("sinkhorn_log", {"d": 4}, {"lambda": 1.0}))(x=x, y=y, a=a, b=b, layers=150)
     np.testing.assert_allclose(ours["plan"], entropic(a, b, cost, 1.0, "sinkhorn_log"), rtol=0, atol=1e-12)
 
 
@@ -56,7 +56,7 @@ def test_dual_steps_reach_the_entropic_plan() -> None:
     cost = ((x[:, None] - y[None]) ** 2).sum(-1)
     uniform = np.full(8, 1 / 8)
     judge = entropic(uniform, uniform, cost, 0.1, "sinkhorn_log")
-    ours = weft.load(weft.compile("sinkhorn_dual", {"d": 2}))(x=x, y=y, layers=300)
+    ours = weftc.load(weftc.compile("sinkhorn_dual", {"d": 2}))(x=x, y=y, layers=300)
     np.testing.assert_allclose(ours["plan"], 8 * judge, rtol=0, atol=1e-6)
 
 
@@ -65,7 +65,7 @@ def test_the_exact_plan_is_the_limit() -> None:
     exact = float((ot.emd(a, b, cost) * cost).sum())
     excess = []
     for reg, layers in ((2.0, 40), (1.0, 100), (0.5, 300)):
-        ours = weft.load(weft.compile("sinkhorn_log", {"d": 2}, {"lambda": reg}))(x=x, y=y, a=a, b=b, layers=layers)
+        ours = weftc.load(weftc.compile("sinkhorn_log", {"d": 2}, {"lambda": reg}))(x=x, y=y, a=a, b=b, layers=layers)
         plan = ours["plan"].numpy()
         np.testing.assert_allclose(plan.sum(0), b, rtol=0, atol=1e-12)
         np.testing.assert_allclose(plan.sum(1), a, rtol=0, atol=1e-6)

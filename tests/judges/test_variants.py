@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import weft
+import weftc
 from judges.data_sets import REAL, Array, blobs, real, some_rows
 
 Update = Callable[[Array, Array], Array]  # members and the old center -> the new center
@@ -96,7 +96,7 @@ def test_members_weighted(case: str, data: str) -> None:
         x = (x - x.mean(0)) / x.std(0)
         x = x + np.random.default_rng(22).normal(size=x.shape) * 1e-3  # the data sets have equal rows and ties
         start = some_rows(x, 3, seed=23)
-    model = weft.load(weft.compile(spec, {"d": x.shape[1], "k": len(start)}, params))
+    model = weftc.load(weftc.compile(spec, {"d": x.shape[1], "k": len(start)}, params))
     for t in (1, 3):
         want, labels = clusters(x, start, t, update(value))
         ours = model(x=x, c=start, layers=t)
@@ -110,7 +110,7 @@ def test_spherical(data: str) -> None:
     x = real(data)[0]
     x = x / np.linalg.norm(x, axis=1, keepdims=True)
     c = some_rows(x, 3, seed=24)
-    model = weft.load(weft.compile("spherical_kmeans", {"d": x.shape[1], "k": 3}))
+    model = weftc.load(weftc.compile("spherical_kmeans", {"d": x.shape[1], "k": 3}))
     labels = np.zeros(len(x), dtype=np.intp)
     for t in range(1, 4):
         labels = np.argmax(x @ c.T, axis=1)
@@ -123,7 +123,7 @@ def test_spherical(data: str) -> None:
 
 def test_soft_assignments() -> None:
     x, c = blobs(120, 2, 3, seed=25)
-    ours = weft.load(weft.compile("soft_kmeans", {"d": 2, "k": 3}, {"gamma": 0.4}))(x=x, c=c, layers=5)
+    ours = weftc.load(weftc.compile("soft_kmeans", {"d": 2, "k": 3}, {"gamma": 0.4}))(x=x, c=c, layers=5)
     for _ in range(5):
         distances = squared(x[:, None], c[None])
         shares = np.exp(-0.4 * (distances - distances.min(1, keepdims=True)))
@@ -138,6 +138,6 @@ def test_principal_direction() -> None:
     x = rng.normal(size=(60, 3)) * [3.0, 1.0, 0.5]
     values, vectors = np.linalg.eigh(np.cov(x.T, bias=True))
     start = np.ones((1, 3)) / np.sqrt(3)
-    ours = weft.load(weft.compile("power_iteration", {"d": 3}))(x=x, w=start, layers=200)
+    ours = weftc.load(weftc.compile("power_iteration", {"d": 3}))(x=x, w=start, layers=200)
     assert abs(abs(float(ours["direction"][0].numpy() @ vectors[:, -1])) - 1) < 1e-8
     np.testing.assert_allclose(ours["variance"], values[-1:], rtol=1e-8)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.ir import (
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.program import (
     FFN,
     Program,
     Slot,
 )
-from weft_runtime.touched import stated
+from weftc_runtime.format.writes import stated
 
 Array = npt.NDArray[np.float64]
 Form = Mapping[str, Any]  # slot -> number, or a matrix from that slot

@@ -7,25 +7,25 @@ from dataclasses import replace
 import numpy as np
 
 from programs.builder import Array, Builder
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.ir import (
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.program import (
     FFN,
     Attend,
     Embed,
     Head,
     Input,
     Mask,
-    Output,
     Part,
     Program,
+    ProgramOutput,
+    ProgramStep,
     Score,
     SelfKey,
     Slot,
-    Step,
     Stream,
     Weighting,
 )
-from weft_runtime.touched import stated
+from weftc_runtime.format.writes import stated
 
 
 def member_mask(build: Builder, name: str) -> Mask:
@@ -112,8 +112,10 @@ def hard_clustering(
         origin="c[j] = mean[i] x[i] where y[i,j] else c[j]",
     )
     steps = (
-        Step((Attend({"points": build.carry("assign.carry", "points", ["y"])}, (assign,)),), (("points", "y"),)),
-        Step((Attend({"centers": build.carry("update.carry", "centers", ["c"])}, (move,)),), (("centers", "c"),)),
+        ProgramStep((Attend({"points": build.carry("assign.carry", "points", ["y"])}, (assign,)),), (("points", "y"),)),
+        ProgramStep(
+            (Attend({"centers": build.carry("update.carry", "centers", ["c"])}, (move,)),), (("centers", "c"),)
+        ),
     )
     kind = "onehot" if (weighting or Weighting("argmax")).ties != "split" else "pair"
     program = Program(
@@ -135,8 +137,8 @@ def hard_clustering(
         steps,
         (),
         (
-            Output("centers", "vector", "centers", "c"),
-            Output("labels", kind, "points", "y", again=0),  # type: ignore[arg-type]
+            ProgramOutput("centers", "vector", "centers", "c"),
+            ProgramOutput("labels", kind, "points", "y", again=0),  # type: ignore[arg-type]
         ),
         layers=layers,
     )
@@ -169,10 +171,10 @@ def with_objective(checkpoint: Checkpoint) -> Checkpoint:
         writes=("cost",),
         origin="sum[i] min[j] |x[i] - c[j]|^2",
     )
-    step = Step((Attend({"points": "cost.carry"}, (head,)),), (("points", "cost"),))
-    total = Output("objective", "total", "points", "cost")
+    step = ProgramStep((Attend({"points": "cost.carry"}, (head,)),), (("points", "cost"),))
+    total = ProgramOutput("objective", "total", "points", "cost")
     streams = tuple(wide if stream.name == "points" else stream for stream in program.streams)
-    outputs = (*program.outputs, Output("cost", "number", "points", "cost"))
+    outputs = (*program.outputs, ProgramOutput("cost", "number", "points", "cost"))
     changed = replace(program, streams=streams, readout=(step,), objective=total, outputs=outputs)
     return replace(checkpoint, program=stated(changed, tensors), tensors=tensors)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from fractions import Fraction
 
 from programs.builder import Builder
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.ir import (
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.program import (
     Attend,
     Embed,
     Head,
     Input,
     Mask,
-    Output,
     Part,
     Program,
+    ProgramOutput,
+    ProgramStep,
     Score,
     SelfKey,
-    Step,
     Stream,
     Weighting,
 )
@@ -51,7 +51,7 @@ def nearest_to_mean(d: int) -> Checkpoint:
         Weighting("argmax"),
         build.into("near.value", "points", "points", {"pick": {"x": 1}}),
     )
-    step = Step(
+    step = ProgramStep(
         (Attend({}, (mean,)), Attend({"points": build.carry("near.carry", "points", ["m", "pick"])}, (pick,))),
         (("points", "pick"),),
     )
@@ -64,7 +64,7 @@ def nearest_to_mean(d: int) -> Checkpoint:
         (),
         (step,),
         (),
-        (Output("pick", "vector", "points", "pick"),),
+        (ProgramOutput("pick", "vector", "points", "pick"),),
     )
     return build.checkpoint(program)
 
@@ -92,7 +92,7 @@ def largest(function: str, k: int, weighting: Weighting | None = None, noisy: bo
         build.into("value", "points", "centers", {"y": {"id": 1}}),
         origin="y[i,j] = argmax[j] f(a[j])",
     )
-    step = Step((Attend({"points": build.carry("carry", "points", ["y"])}, (head,)),), (("points", "y"),))
+    step = ProgramStep((Attend({"points": build.carry("carry", "points", ["y"])}, (head,)),), (("points", "y"),))
     embed = [Embed("input", "points", "x", "x"), Embed("one", "points", "one"), Embed("input", "centers", "a", "a")]
     embed += [Embed("one", "centers", "one"), Embed("identity", "centers", "id")]
     program = Program(
@@ -104,7 +104,7 @@ def largest(function: str, k: int, weighting: Weighting | None = None, noisy: bo
         (),
         (step,),
         (),
-        (Output("y", "onehot", "points", "y"),),
+        (ProgramOutput("y", "onehot", "points", "y"),),
     )
     return build.checkpoint(program)
 
@@ -141,7 +141,7 @@ def neighbours(op: str = "<=", self_out: bool = False, kind: str = "normalize", 
         self_key=SelfKey(build.into("own", "points", "points", {"m": {"x": 1}})) if self_out else None,
         origin="m[i] = mean[l] x[l] where |x[i] - x[l]|^2 <= r",
     )
-    step = Step((Attend({"points": build.carry("carry", "points", ["m"])}, (head,)),), (("points", "m"),))
+    step = ProgramStep((Attend({"points": build.carry("carry", "points", ["m"])}, (head,)),), (("points", "m"),))
     program = Program(
         "neighbours",
         (Stream("points", None, build.slots["points"]),),
@@ -151,6 +151,6 @@ def neighbours(op: str = "<=", self_out: bool = False, kind: str = "normalize", 
         (),
         (step,),
         (),
-        (Output("m", "number", "points", "m"),),
+        (ProgramOutput("m", "number", "points", "m"),),
     )
     return build.checkpoint(program)

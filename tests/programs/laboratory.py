@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from programs.builder import Builder, Form
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.ir import (
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.program import (
     Attend,
     Embed,
     Head,
     Input,
     Mask,
-    Output,
     Part,
     Program,
+    ProgramOutput,
+    ProgramStep,
     Score,
     SelfKey,
-    Step,
     Stream,
     Weighting,
 )
@@ -104,7 +104,9 @@ def laboratory(seed: int) -> Checkpoint:
         build.into("win.v", stream, stream, {"win": {"x": 1}}),
     )
     clear = build.carry("clear", stream, [*scratch, "win"])
-    step = Step((Attend({}, first), *middle, Attend({}, second), Attend({stream: clear}, (last,))), ((stream, "win"),))
+    step = ProgramStep(
+        (Attend({}, first), *middle, Attend({}, second), Attend({stream: clear}, (last,))), ((stream, "win"),)
+    )
     program = Program(
         "laboratory",
         (Stream(stream, None, build.slots[stream], (derived,)),),
@@ -114,7 +116,7 @@ def laboratory(seed: int) -> Checkpoint:
         (),
         (step,),
         (),
-        (Output("win", "vector", stream, "win"),),
+        (ProgramOutput("win", "vector", stream, "win"),),
     )
     return build.checkpoint(program)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from programs.builder import Builder
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.ir import (
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.program import (
     Attend,
     Embed,
     Head,
     Input,
-    Output,
     Part,
     Program,
+    ProgramOutput,
+    ProgramStep,
     Score,
     SelfKey,
-    Step,
     Stream,
     Weighting,
 )
@@ -76,13 +76,13 @@ def dual_ascent(d: int, smoothing: float = 1.0, step: float = 1.0) -> Checkpoint
             Embed("one", "pairs", "one"),
             Embed("count", "pairs", "count", "pairs"),
         ),
-        (Step((), (("pairs", "u"), ("pairs", "v")), ("u[t] = 0", "v[t] = 0")),),
-        (Step((Attend({}, tuple(heads)),), (("pairs", "u"), ("pairs", "v"))),),
+        (ProgramStep((), (("pairs", "u"), ("pairs", "v")), ("u[t] = 0", "v[t] = 0")),),
+        (ProgramStep((Attend({}, tuple(heads)),), (("pairs", "u"), ("pairs", "v"))),),
         (),
         (
-            Output("u", "number", "pairs", "u"),
-            Output("v", "number", "pairs", "v"),
-            Output("plan", "pattern", "pairs", head=plan, scale=build.put("plan.scale", scale)),
+            ProgramOutput("u", "number", "pairs", "u"),
+            ProgramOutput("v", "number", "pairs", "v"),
+            ProgramOutput("plan", "pattern", "pairs", head=plan, scale=build.put("plan.scale", scale)),
         ),
     )
     return build.checkpoint(program)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from programs.builder import Builder
-from weft_runtime.checkpoint import Checkpoint
-from weft_runtime.ir import (
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.program import (
     Attend,
     Embed,
     Input,
-    Output,
     Program,
-    Step,
+    ProgramOutput,
+    ProgramStep,
     Stream,
 )
 
@@ -22,8 +22,8 @@ def countdown(function: str = "reciprocal") -> Checkpoint:
     note = build.carry("note", "tokens", ["y"], {"y": {"r": 1}})
     less = build.carry("less", "tokens", [], {"x": {"one": -1}})
     steps = (
-        Step((Attend({"tokens": note}),), (("tokens", "y"),)),
-        Step((Attend({"tokens": less}),), (("tokens", "x"),)),
+        ProgramStep((Attend({"tokens": note}),), (("tokens", "y"),)),
+        ProgramStep((Attend({"tokens": less}),), (("tokens", "x"),)),
     )
     program = Program(
         "countdown",
@@ -34,7 +34,7 @@ def countdown(function: str = "reciprocal") -> Checkpoint:
         (),
         steps,
         (),
-        (Output("x", "number", "tokens", "x"), Output("y", "number", "tokens", "y", again=0)),
+        (ProgramOutput("x", "number", "tokens", "x"), ProgramOutput("y", "number", "tokens", "y", again=0)),
     )
     return build.checkpoint(program)
 
@@ -50,8 +50,8 @@ def normed(function: str, width: int = 3) -> Checkpoint:
         (),
         (Embed("input", "tokens", "x", "x"), Embed("input", "tokens", "f", "f")),
         (),
-        (Step((ffn,), (("tokens", "y"),)),),
+        (ProgramStep((ffn,), (("tokens", "y"),)),),
         (),
-        (Output("y", "vector", "tokens", "y"),),
+        (ProgramOutput("y", "vector", "tokens", "y"),),
     )
     return build.checkpoint(program)

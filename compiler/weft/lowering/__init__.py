@@ -1,1 +1,0 @@
-"""From a checked spec to a transformer: graph, attention normal form, program and weights."""

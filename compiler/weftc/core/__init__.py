@@ -1,0 +1,1 @@
+"""What every stage shares: sources, syntax, types, errors. Imports nothing above it."""

@@ -1,0 +1,1 @@
+"""Attention normal form -> transformer program and its weights."""

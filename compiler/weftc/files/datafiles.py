@@ -1,0 +1,426 @@
+"""Data files -> tables of float64 numbers, and arrays -> data files.
+
+CSV, TSV and other text tables, NumPy's .npy and .npz, any of them compressed, and Parquet, Arrow and Feather where
+pyarrow is installed (extra `data`). Nothing is unpickled. Streams (standard input, pipes) give their bytes once; they
+are copied before anything looks at them. Files that are absent, too large, of another kind or not made of finite
+numbers are errors in the user's words.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weftc.core.errors import InputError
+from weftc.core.source import printable
+from weftc.core.words import did_you_mean
+from weftc.files.delimited import read_delimited
+from weftc.files.table import (
+    AS_IT_IS,
+    SHOWN_PLACES,
+    Columns,
+    DataTable,
+    Reading,
+    TextColumns,
+    choose,
+    missing_values,
+    notice_index,
+    quote,
+)
+
+Reader = Callable[[Path, str, Reading], DataTable]  # file, what messages call it, the user's wishes
+Format = Literal["csv", "tsv", "npy"]
+FORMATS: tuple[Format, ...] = ("csv", "tsv", "npy")
+LARGEST_TEXT = 4 * 2**30  # bytes; a text table of this size takes minutes to read, a .npy file is mapped at once
+LARGEST_ARCHIVE = 64 * 2**30  # bytes an .npz may unpack to
+BYTES_AT_ONCE = 2**20
+PACKED_AT_ONCE = 2**12  # bytes of a .zst file: a few of them may stand for megabytes
+ROWS_AT_ONCE = 8192  # rows turned into text at a time
+FOREIGN = {
+    **dict.fromkeys(
+        (".xlsx", ".xls", ".ods"),
+        "is a spreadsheet, which cannot be read; save the sheet as CSV (UTF-8) and give that file",
+    ),
+    ".json": "is JSON, which cannot be read; save the table as CSV",
+    **dict.fromkeys((".zip", ".tar", ".tgz"), "is an archive; unpack it and give the file inside"),
+    **dict.fromkeys((".mat", ".pt", ".pkl"), "cannot be read; save the array as .npy"),
+    ".safetensors": "is a model, not data",
+}
+COMPRESSED = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\0"}
+BEGINNINGS = {".npy": b"\x93NUMPY", ".parquet": b"PAR1", ".arrow": b"ARROW1", ".feather": b"FEA1"}
+
+
+def read_table(path: Path, reading: Reading = AS_IT_IS) -> DataTable:
+    """Reads a data file by the ending of its name, else by how it begins; `-` is standard input."""
+    shown = "standard input" if is_standard_input(path) else printable(str(path))
+    _refuse_absent(path, shown)
+    suffix = path.suffix.lower()
+    if suffix in FOREIGN:
+        raise InputError(f"{shown} {FOREIGN[suffix]}")
+    try:
+        with _at_rest(path, shown) as file, _unpacked(file, suffix, shown) as (plain, kind):
+            table = _reader(kind or _kind(plain))(plain, shown, reading)
+    except OSError as error:
+        raise InputError(f"{shown} cannot be read: {error.strerror or error}") from None
+    except MemoryError:
+        raise InputError(f"{shown} does not fit into memory; split it, or use fewer columns") from None
+    if not len(table.values):
+        raise InputError(f"{shown} has no rows; a data file has one row of numbers per token")
+    return table
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+
+def is_standard_input(path: Path) -> bool:
+    """`-`, as everywhere; a file of that name is `./-`."""
+    return str(path) == "-"
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is read from a path is gone afterwards: standard input, a pipe, a device."""
+    return is_standard_input(path) or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+@contextmanager
+def _at_rest(path: Path, shown: str) -> Iterator[Path]:
+    """A file that can be read several times: the path itself, or a copy of what comes through a stream."""
+    if not is_stream(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="weftc-") as folder:
+        copy = Path(folder, "data")
+        with _opened(path) as stream:
+            _copy(iter(lambda: stream.read(BYTES_AT_ONCE), b""), copy, shown)
+        yield copy
+
+
+def _copy(blocks: Iterator[bytes], copy: Path, shown: str) -> None:
+    size = 0
+    with copy.open("xb") as file:
+        for block in blocks:
+            size += len(block)
+            if size > LARGEST_TEXT:
+                limit = f"{LARGEST_TEXT / 2**30:.0f} GiB"
+                raise InputError(f"{shown} gives more than {limit}; save it as .npy, which is mapped, not copied")
+            file.write(block)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if not is_standard_input(path):
+        with path.open("rb") as stream:
+            yield stream
+    elif sys.stdin is None:
+        raise InputError("standard input is closed; name a file instead of -")
+    else:
+        yield sys.stdin.buffer
+
+
+@contextmanager
+def _unpacked(path: Path, suffix: str, shown: str) -> Iterator[tuple[Path, str]]:
+    """A file without compression, and the ending that says its kind: `points.csv.gz` has .csv inside."""
+    packing = suffix if suffix in COMPRESSED else _beginning(path, COMPRESSED) if not suffix else ""
+    if not packing:
+        yield path, suffix
+        return
+    inner = Path(path.name.removesuffix(path.suffix)).suffix.lower() if suffix else ""
+    with TemporaryDirectory(prefix="weftc-") as folder:
+        copy = Path(folder, "data")
+        try:
+            with path.open("rb") as file:
+                _copy(_decompressed(packing, file, shown), copy, shown)
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
+            raise InputError(f"{shown} is not a whole {packing} file: {printable(str(error))}") from None
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise InputError(f"{shown} is not a whole {packing} file: {printable(str(error))}") from None
+        yield copy, inner
+
+
+def _decompressed(packing: str, file: BinaryIO, shown: str) -> Iterator[bytes]:
+    """The content of a compressed file, block by block; it raises at the end of a file that is cut off."""
+    if packing == ".zst":
+        return _unzstd(file, shown)
+    return _unpacked_blocks({".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}[packing], file)
+
+
+def _unpacked_blocks(opened: Any, file: BinaryIO) -> Iterator[bytes]:
+    with opened(file) as stream:
+        while block := stream.read(BYTES_AT_ONCE):
+            yield block
+
+
+def _unzstd(file: BinaryIO, shown: str) -> Iterator[bytes]:
+    """Frame after frame. (The library's own reader takes a frame that is cut off for the end.)"""
+    try:
+        zstandard = import_module("zstandard")
+    except ImportError:
+        raise InputError(f"{shown}: reading .zst needs zstandard; install it with: {INSTALL}") from None
+    frame = None
+    try:
+        while block := file.read(PACKED_AT_ONCE):
+            while block:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                yield frame.decompress(block)
+                block, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+    if frame is not None:
+        raise EOFError("it ends before its content does")
+
+
+def _beginning(path: Path, marks: dict[str, bytes]) -> str:
+    with path.open("rb") as file:
+        start = file.read(8)
+    return next((ending for ending, mark in marks.items() if start.startswith(mark)), "")
+
+
+def _kind(path: Path) -> str:
+    """Streams have no ending: what they are is seen from how they begin."""
+    kind = _beginning(path, BEGINNINGS)
+    return ".npz" if not kind and _is_npz(path) else kind
+
+
+def _is_npz(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return all(name.endswith(".npy") for name in archive.namelist())
+
+
+def _reader(kind: str) -> Reader:
+    readers: dict[str, Reader] = {
+        ".npy": _read_npy,
+        ".npz": _read_npz,
+        **dict.fromkeys((".parquet", ".pq", ".arrow", ".ipc", ".feather"), _read_arrow),
+    }
+    return readers.get(kind, _read_text)
+
+
+def _refuse_absent(path: Path, shown: str) -> None:
+    if is_standard_input(path):
+        return
+    if path.is_dir():
+        raise InputError(f"{shown} is a folder, not a data file")
+    if path.exists():
+        return
+    try:
+        hint = did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
+    except OSError:
+        hint = ""
+    raise InputError(f"there is no file {shown}{'; ' + printable(hint) if hint else ''}")
+
+
+def _read_text(path: Path, shown: str, reading: Reading) -> DataTable:
+    size = path.stat().st_size
+    if size > LARGEST_TEXT:
+        raise InputError(
+            f"{shown} is {size / 2**30:.1f} GiB of text; the limit is {LARGEST_TEXT / 2**30:.0f} GiB. "
+            "Save it as .npy, which needs no parsing"
+        )
+    return read_delimited(path, shown, reading)
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _read_npy(path: Path, shown: str, reading: Reading) -> DataTable:
+    try:
+        # mapping checks the promised shape against the size of the file before anything is allocated
+        loaded = np.load(path, mmap_mode="c", allow_pickle=False)  # may be written to, which the file does not notice
+    except (ValueError, EOFError, OverflowError) as error:
+        raise InputError(f"{shown} is not a usable .npy file: {printable(str(error))}") from None
+    return from_array(shown, loaded, reading)
+
+
+def _read_npz(path: Path, shown: str, reading: Reading) -> DataTable:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > LARGEST_ARCHIVE:
+            raise InputError(f"{shown} would unpack to {unpacked / 2**30:.0f} GiB; save the array you need as .npy")
+        with np.load(path, allow_pickle=False) as arrays:
+            name = _pick_array(shown, list(arrays.files), reading.array)
+            loaded = arrays[name]
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{shown} is not a usable .npz file: {printable(str(error))}") from None
+    return from_array(f"{shown} ({printable(name)})", loaded, reading)
+
+
+def _pick_array(shown: str, names: Sequence[str], prefer: str) -> str:
+    if prefer in names:
+        return prefer
+    if len(names) == 1:
+        return names[0]
+    listed = ", ".join(printable(n) for n in names) or "none"
+    raise InputError(
+        f"{shown} holds several arrays ({listed}); none is called {prefer}. Rename one, or save it as .npy"
+    )
+
+
+def from_array(shown: str, loaded: NDArray[Any], reading: Reading = AS_IT_IS) -> DataTable:
+    """A table of the chosen columns of an array; one axis is one column."""
+    if loaded.ndim not in (1, 2):
+        raise InputError(f"{shown} has {loaded.ndim} axes; data have rows and columns")
+    if loaded.dtype.kind == "M":
+        raise InputError(f"{shown} holds dates; turn them into numbers first, such as days since the first of them")
+    if loaded.dtype.kind not in "fiub":
+        raise InputError(f"{shown} holds values of type {loaded.dtype}; data are real numbers")
+    values = loaded.reshape(len(loaded), -1) if loaded.size else loaded.reshape(len(loaded), 1)[:0]
+    columns = choose(shown, values.shape[1], None, reading)
+    chosen = values if columns.picked == tuple(range(values.shape[1])) else values[:, list(columns.picked)]
+    names = tuple(f"column_{at + 1}" for at in range(columns.count))
+    ids = None if columns.id is None else TextColumns(("id",), values[:, [columns.id]].astype(str).tolist())
+    cells = TextColumns(names, values.astype(str).tolist()) if reading.whole else None
+    return _finished(columns, _numbers(chosen), reading, ids, cells)
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Contiguous float64, or float32 where the file has that."""
+    return np.ascontiguousarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
+
+
+def _finished(
+    columns: Columns, values: NDArray[Any], reading: Reading, ids: TextColumns | None, cells: TextColumns | None
+) -> DataTable:
+    """The table of some numbers, unless they are infinite or, where that is not provided for, missing."""
+    _refuse_infinite(columns, values, reading)
+    notes = notice_index(columns, values)
+    return DataTable(columns.path, values, columns.picked_names, ids, cells, notes=notes)
+
+
+def _refuse_infinite(columns: Columns, values: NDArray[Any], reading: Reading) -> None:
+    places: list[tuple[str, int]] = []
+    missing = 0
+    for at in range(0, len(values), ROWS_AT_ONCE):
+        block = values[at : at + ROWS_AT_ONCE]
+        if np.isfinite(block).all():
+            continue
+        infinite = np.argwhere(np.isinf(block))
+        if len(infinite):
+            row, column = infinite[0]
+            raise InputError(
+                f"{columns.path} row {at + row + 1}, {columns.label(columns.picked[column])}: "
+                f"{quote(str(block[row, column]))} is not finite; correct it or remove the row"
+            )
+        found = np.argwhere(np.isnan(block))
+        missing += len(found)
+        places += [
+            (f"row {at + int(row) + 1}", columns.picked[column])
+            for row, column in found[: max(0, SHOWN_PLACES - len(places))]
+        ]
+    if missing and reading.missing == "error":
+        raise missing_values(columns, places, missing)
+
+
+# ---- pyarrow ---------------------------------------------------------------------------------------------------------
+
+INSTALL = "pip install 'weftc[data]'"
+PANDAS_INDEX = "__index_level_"  # what pandas calls an index without a name
+
+
+def _read_arrow(path: Path, shown: str, reading: Reading) -> DataTable:
+    """Parquet, Arrow (files and streams) and Feather, by how they begin."""
+    try:
+        pyarrow = import_module("pyarrow")
+    except ImportError:
+        raise InputError(
+            f"{shown}: reading Parquet, Arrow and Feather needs pyarrow; install it with: {INSTALL}"
+        ) from None
+    try:
+        loaded = _arrow_table(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        told = printable(str(error).splitlines()[0])
+        raise InputError(f"{shown} is not a usable Parquet, Arrow or Feather file: {told}") from None
+    kept = [str(name) for name in loaded.column_names if not str(name).startswith(PANDAS_INDEX)]
+    loaded = loaded.select(kept)
+    columns = choose(shown, len(kept), kept, reading)
+    arrays = [_arrow_numbers(columns, loaded.column(c), c) for c in columns.picked]
+    values = _numbers(np.stack(arrays, axis=1)) if arrays else np.empty((0, 0))
+    ids = None
+    if columns.id is not None:
+        ids = TextColumns((columns.id_name,), [(_text(v),) for v in loaded.column(columns.id).to_pylist()])
+    cells = None
+    if reading.whole:
+        listed = [column.to_pylist() for column in loaded.columns]
+        cells = TextColumns(tuple(kept), [[_text(v) for v in row] for row in zip(*listed, strict=True)])
+    return _finished(columns, values, reading, ids, cells)
+
+
+def _arrow_table(path: Path) -> Any:
+    kind = _beginning(path, BEGINNINGS)
+    if kind == ".parquet":
+        return import_module("pyarrow.parquet").read_table(path)
+    if kind in (".arrow", ".feather"):  # Feather is an Arrow file, and was a format of its own
+        return import_module("pyarrow.feather").read_table(path)
+    with path.open("rb") as file, import_module("pyarrow.ipc").open_stream(file) as stream:
+        return stream.read_all()
+
+
+def _arrow_numbers(columns: Columns, column: Any, at: int) -> NDArray[Any]:
+    types = import_module("pyarrow.types")
+    kind = column.type
+    if types.is_temporal(kind):
+        what = "dates; turn them into numbers first, such as days since the first of them"
+    elif types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind):
+        single = types.is_float32(kind)
+        wanted = import_module("pyarrow").float32() if single else import_module("pyarrow").float64()
+        return np.asarray(column.cast(wanted, safe=False).to_numpy(), dtype=np.float32 if single else np.float64)
+    else:
+        what = f"{printable(str(kind))}, not numbers"
+    raise InputError(f"{columns.path} {columns.label(at)} holds {what}{columns.without([at])}")
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_table(
+    path: Path, values: NDArray[Any], names: Sequence[str], form: Format, labels: TextColumns | None = None
+) -> None:
+    """Writes an array (rows, columns) with the shortest digits that read back as the same numbers, behind columns of
+    text where there are any (not in .npy, which holds numbers)."""
+    if form == "npy":
+        np.save(path, values[:, 0] if values.shape[1] == 1 else values, allow_pickle=False)
+        return
+    heading = (*(labels.names if labels else ()), *names)
+    separator = "," if form == "csv" else "\t"
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        file.write(separator.join(_cell(name, separator) for name in heading) + "\n")
+        for start in range(0, len(values), ROWS_AT_ONCE):
+            rows = values[start : start + ROWS_AT_ONCE].astype(str).tolist()
+            if labels is not None:
+                before = labels.rows[start : start + ROWS_AT_ONCE]
+                rows = [[*(_cell(t, separator) for t in text), *row] for text, row in zip(before, rows, strict=True)]
+            file.writelines(separator.join(row) + "\n" for row in rows)
+
+
+def write_text(path: Path, columns: TextColumns, form: Format) -> None:
+    """Writes columns of text."""
+    separator = "," if form == "csv" else "\t"
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        for row in (columns.names, *columns.rows):
+            file.write(separator.join(_cell(text, separator) for text in row) + "\n")
+
+
+def _cell(text: str, separator: str) -> str:
+    risky = separator in text or '"' in text or "\n" in text or "\r" in text
+    return '"' + text.replace('"', '""') + '"' if risky else text

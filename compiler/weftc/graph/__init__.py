@@ -1,0 +1,1 @@
+"""The algorithm graph: typed operations known by what they compute, printed, drawn and verified."""

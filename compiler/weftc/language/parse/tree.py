@@ -1,0 +1,145 @@
+"""The rules of the grammar -> the syntax tree: one small function per rule, found by its name.
+
+The parser calls `Builder.build` for each rule it recognises, with the parts already built. Nothing of the grammar is
+left behind: parentheses are gone, `+=` is spelt out, numbers are values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+from weftc.core import syntax as ast
+from weftc.core.source import Span
+from weftc.language.check.example_values import fraction, rows, values
+from weftc.language.check.problems import Problems
+from weftc.language.parse import tree_declarations as declarations
+from weftc.language.parse import tree_expressions as expressions
+from weftc.language.parse.lexer import Token
+from weftc.language.parse.tree_parts import Clause, Rule, Section
+
+DEEPEST = 100  # levels of an expression; the passes after this one are recursive
+LARGEST_WHOLE = 1_000_000  # dimensions, layers: more is a slip of the finger
+OPERATIONS = ("add", "sub", "mul", "div", "neg")
+NODES = (*get_args(ast.Expr), *get_args(ast.Condition))
+
+
+@dataclass(slots=True)
+class Builder:
+    """Builds one `Spec`, noting problems that only show up while building."""
+
+    problems: Problems
+    _depth: dict[int, int] = field(default_factory=dict)  # id of a live expression -> levels below and including it
+    _unclosed: dict[int, ast.Weigh] = field(default_factory=dict)  # id of one -> the call without ( ) at its right end
+
+    def build(self, rule: str, span: Span, parts: list[Any]) -> Any:
+        """What a rule stands for."""
+        if rule in ("add", "sub") and id(parts[0]) in self._unclosed:
+            expressions.unclosed(self, self._unclosed[id(parts[0])], "+" if rule == "add" else "-")
+        built = RULES[rule](self, span, parts)
+        if isinstance(built, NODES):
+            self._measure(rule, built, parts)
+            if rule == "weighting":
+                self._unclosed[id(built)] = built
+            elif rule in OPERATIONS and id(parts[-1]) in self._unclosed:
+                self._unclosed[id(built)] = self._unclosed[id(parts[-1])]
+        return built
+
+    def _measure(self, rule: str, built: Any, parts: list[Any]) -> None:
+        below = max((self._below(part) for part in parts), default=0)
+        depth = below if rule == "group" else below + 1
+        if depth > DEEPEST:
+            spot = Span(built.span.start, built.span.start + 1)
+            how = f"at most {DEEPEST} levels, where each term of a long sum is one; give parts of it names (`let`)"
+            self.problems.add("P115", spot, "this expression is nested too deeply", "", how)
+            self.problems.stop()
+        self._depth[id(built)] = depth
+
+    def _below(self, part: Any) -> int:
+        if isinstance(part, Clause):
+            return self._below(part.value)
+        if isinstance(part, tuple) and not isinstance(part, Token):
+            return max((self._below(item) for item in part), default=0)
+        if isinstance(part, ast.Ties):
+            return self._below(part.epsilon)
+        return self._depth[id(part)] if isinstance(part, NODES) else 0
+
+    def whole(self, token: Token, what: str, least: int = 1, most: int = LARGEST_WHOLE) -> int:
+        """The value of a whole number, which must lie in a sensible range."""
+        value = int(token.text) if len(token.text) < 20 else most + 1
+        if not least <= value <= most:
+            message, label = f"{what} must be between {least} and {most}", f"this is {token.text[:20]}"
+            self.problems.add("P116", token.span, message, label)
+            return least
+        return value
+
+
+RULES: dict[str, Rule] = {
+    "start": declarations.spec,
+    "tokens": declarations.section("tokens"),
+    "inputs": declarations.section("inputs"),
+    "random": lambda b, s, p: Section("random", s, p[1:]),
+    "params": declarations.section("params"),
+    "lets": declarations.section("lets"),
+    "layer": declarations.section("steps"),
+    "repeat": declarations.repeat,
+    "outputs": declarations.section("outputs"),
+    "objective": declarations.section("objective"),
+    "example": declarations.example,
+    "given": declarations.given,
+    "equals": declarations.expected,
+    "about": declarations.about,
+    "values": values,
+    "scalar": fraction,
+    "fraction": fraction,
+    "rows": rows,
+    "ref": declarations.ref,
+    "tokenset": declarations.tokenset,
+    "input": declarations.input,
+    "noisy": lambda b, s, p: ast.Field(s, *p),
+    "states": declarations.section("state"),
+    "state": lambda b, s, p: ast.Field(s, p[0], p[1], start=p[2]),
+    "param": lambda b, s, p: ast.Param(s, p[0].text, p[1], p[2]),
+    "let": lambda b, s, p: ast.Let(s, *p),
+    "same": declarations.same,
+    "named": lambda b, s, p: ast.Output(s, *p),
+    "step": lambda b, s, p: ast.Step(s, tuple(p)),
+    "set_to": declarations.update(""),
+    "add_to": declarations.update("+"),
+    "take_from": declarations.update("-"),
+    "number_t": lambda b, s, p: ast.TypeClause(s, "number"),
+    "vector_t": lambda b, s, p: ast.TypeClause(s, "vector", p[0]),
+    "unit_t": declarations.unit_type,
+    "named_t": declarations.named_type,
+    "dim_name": lambda b, s, p: p[0].text,
+    "dim_int": lambda b, s, p: b.whole(p[0], "a size"),
+    "bound": declarations.bound,
+    "init": lambda b, s, p: ast.Init(s, p[0].text, p[1] and p[1].text),
+    "const": declarations.const,
+    "number": lambda b, s, p: ast.Num(s, float(p[0].text)),
+    "else_": lambda b, s, p: ast.Else(s, *p),
+    "add": expressions.binary("+"),
+    "sub": expressions.binary("-"),
+    "mul": expressions.binary("*"),
+    "div": expressions.binary("/"),
+    "neg": lambda b, s, p: ast.Neg(s, p[1]),
+    "pow": expressions.pow,
+    "percent": lambda b, s, p: ast.Percent(s, p[0]),
+    "group": lambda b, s, p: replace(p[0], span=s),
+    "reduction": expressions.reduction,
+    "weighting": expressions.weighting,
+    "call": expressions.weighting,
+    "weighted": expressions.clause("weighted"),
+    "by": expressions.clause("by"),
+    "where": expressions.clause("where"),
+    "noise": expressions.clause("noise"),
+    "ties": expressions.ties,
+    "within": expressions.within,
+    "conditions": lambda b, s, p: tuple(p),
+    "condition": expressions.condition,
+    "apply": lambda b, s, p: ast.Call(s, p[0].text, p[1]),
+    "count": lambda b, s, p: ast.Count(s, p[0].text),
+    "position": lambda b, s, p: ast.Position(s, p[0].text),
+    "bars": expressions.bars,
+    "inner": lambda b, s, p: ast.Inner(s, *p),
+}

@@ -1,0 +1,111 @@
+"""Rules of the grammar for expressions, weightings, reductions and their clauses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weftc.core import syntax as ast
+from weftc.core.source import Span
+from weftc.core.words import did_you_mean
+from weftc.language.parse.lexer import Token
+from weftc.language.parse.tree_parts import Clause, Rule
+
+if TYPE_CHECKING:
+    from weftc.language.parse.tree import Builder
+
+LARGEST_POWER = 64
+
+
+def binary(op: str) -> Rule:
+    def rule(_: Builder, span: Span, parts: list[Any]) -> ast.Binary:
+        return ast.Binary(span, op, parts[0], parts[-1])  # type: ignore[arg-type]
+
+    return rule
+
+
+def pow(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
+    base, exponent = parts[0], b.whole(parts[1], "an exponent", 0, LARGEST_POWER)
+    if isinstance(base, ast.Norm) and exponent == 2:
+        return ast.Square(span, base.body)
+    return ast.Power(span, base, exponent)
+
+
+def bars(_: Builder, span: Span, parts: list[Any]) -> ast.Norm:
+    """`|v|`; `||v||`, as papers write it, is the absolute value of a length and so the same."""
+    body = parts[0]
+    return ast.Norm(span, body.body if isinstance(body, ast.Norm) else body)
+
+
+def clause(name: str) -> Rule:
+    return lambda b, span, parts: Clause(name, span, parts[0])
+
+
+def ties(b: Builder, span: Span, parts: list[Any]) -> Clause:
+    word = parts[0].text
+    if word not in ast.TIE_RULES:
+        label, known = did_you_mean(word, ast.TIE_RULES), "rules: first, split, average, within EPS"
+        b.problems.add("P118", parts[0].span, f"'{word}' is not a rule for ties", label, known)
+    return Clause("ties", span, ast.Ties(span, word))
+
+
+def within(_: Builder, span: Span, parts: list[Any]) -> Clause:
+    return Clause("ties", span, ast.Ties(span, "within", parts[0]))
+
+
+def _split(b: Builder, word: Token, parts: list[Any], takes: tuple[str, ...]) -> tuple[list[ast.Expr], dict[str, Any]]:
+    """Parts of a reduction or weighting as expressions and clauses."""
+    clauses: dict[str, Any] = {}
+    for clause in (part for part in parts if isinstance(part, Clause)):
+        if clause.name not in takes:
+            other = "a mean" if clause.name in ("weighted", "by") else "a weighting: put it inside its parentheses"
+            message, how = f"`{clause.name}` does not belong to {word.text}", f"`{clause.name}` is a clause of {other}"
+            b.problems.add("P106", clause.span, message, "", how)
+        elif clause.name in clauses:
+            how = "join conditions with `and`" if clause.name == "where" else "keep one of the two"
+            b.problems.add("P107", clause.span, f"a second `{clause.name}`", "", how)
+        clauses[clause.name] = clause.value
+    return [part for part in parts if not isinstance(part, Clause)], clauses
+
+
+def reduction(b: Builder, span: Span, parts: list[Any]) -> ast.Reduce:
+    word, index, *rest = parts
+    (body,), clauses = _split(b, word, rest, ("weighted", "by", "where"))
+    weighted, by, where = clauses.get("weighted"), clauses.get("by"), clauses.get("where", ())
+    return ast.Reduce(span, word.text, index.text, body, weighted, by, where)
+
+
+def weighting(b: Builder, span: Span, parts: list[Any]) -> ast.Weigh:
+    word, index, *rest = parts
+    (score, *arguments), clauses = _split(b, word, rest, ("where", "noise", "ties"))
+    where, noise, ties_rule = clauses.get("where", ()), clauses.get("noise"), clauses.get("ties")
+    return ast.Weigh(span, word.text, index.text, score, tuple(arguments), where, noise, ties_rule)
+
+
+def unclosed(b: Builder, node: ast.Weigh, sign: str) -> None:
+    """A weighting without parentheses ends before `+` and `-`; hardly anybody who goes on there means it to."""
+    name = f"{node.kind}[{node.index}]"
+    b.problems.add(
+        "P143",
+        node.span,
+        f"does the score of this {node.kind} end before the `{sign}`?",
+        "without parentheses it does",
+        f"for a score that goes on write {name}(...) around all of it; otherwise ({name} ...) {sign} ...",
+    )
+
+
+def condition(b: Builder, span: Span, parts: list[Any]) -> ast.Condition:
+    left = parts[0]
+    if len(parts) == 1:
+        if isinstance(left, ast.Ref):
+            return ast.Member(span, left)
+        how = "a condition is a onehot field such as y[i,j], a comparison (a < b), or i != l"
+        b.problems.add("P105", span, "this is not a condition", "", how)
+        return ast.Compare(span, ">", left, left)
+    _, mark, right = parts
+    if mark.text == "!=":
+        if isinstance(left, ast.Ref) and isinstance(right, ast.Ref) and not left.indices and not right.indices:
+            return ast.Different(span, left.name, right.name)
+        how = "as in where i != l; for values use < or >"
+        b.problems.add("P104", mark.span, "`!=` compares two indices of one set", "these are values", how)
+        return ast.Compare(span, ">", left, right)
+    return ast.Compare(span, mark.text, left, right)

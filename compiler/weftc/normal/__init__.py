@@ -1,0 +1,1 @@
+"""Attention normal form: heads, token-wise maps and commits over slots, with exact coefficients."""

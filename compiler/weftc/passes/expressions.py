@@ -1,0 +1,481 @@
+"""Nodes -> polynomials: one rule per operation. Sums and weightings become atoms that heads will compute.
+
+%4 affine %2 - %3, %5 square %4     ->     KeptDistance(x, c): one atom, the difference is never multiplied out here
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from weftc.graph.node import Axis, Node, Reduction, Weighing, Where
+from weftc.normal.slots import Leaf, Map
+from weftc.passes.context import Context, NoAttentionForm, Opening, slot_poly
+from weftc.passes.fallbacks import ONE_EACH, SEVERAL, needed, otherwise, over_keys
+from weftc.passes.heads import apart, centred, is_positive, linear, note, resolve, tabulate, total
+from weftc.passes.polynomial import ONE as UNIT
+from weftc.passes.polynomial import (
+    Atom,
+    Dot,
+    Exp,
+    HeadRule,
+    KeptDistance,
+    MaskRule,
+    OneHotId,
+    PendingSum,
+    Poly,
+    Scalar,
+    Size,
+    Vector,
+    Weight,
+    axes,
+    thaw,
+    weigh,
+)
+from weftc.passes.ratios import divide, token_of, within_domain
+from weftc.passes.scores import RESCALE
+from weftc.passes.sums import mask_axes, query_of, sum_over
+
+LEAST, MOST = Fraction(sys.float_info.min), Fraction(sys.float_info.max)
+DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
+CONSTANT: dict[str, Callable[[float], float]] = {
+    "log": math.log,
+    "exp": math.exp,
+    "sqrt": math.sqrt,
+    "tanh": math.tanh,
+    "relu": lambda t: max(t, 0.0),
+}
+
+
+def poly(cx: Context, node: Node) -> Poly:
+    """The polynomial of a node; a refusal is given the place of the innermost guilty expression."""
+    try:
+        found = _poly(cx.at(node.span), node)
+        if not all(LEAST <= abs(c) <= MOST for c in found.terms.values()):
+            raise NoAttentionForm("a factor of this is outside the range of float64", RESCALE, code="L302")
+        return found
+    except NoAttentionForm as refused:
+        refused.span = refused.span or node.span
+        raise
+
+
+def _poly(cx: Context, node: Node) -> Poly:
+    match node.op:
+        case "const":
+            return Poly.const(node.value)
+        case "read":
+            return _read(cx, node)
+        case "count":
+            assert isinstance(node.detail, str)
+            return Poly.atom(Size(list(cx.checked.sets).index(node.detail), node.detail))
+        case "position":
+            assert isinstance(node.detail, Axis)
+            return Poly.atom(Scalar(cx.leaf(node.detail.set, Leaf("position")), node.detail))
+        case "affine":
+            out = Poly()
+            for c, x in zip(node.coefficients, node.operands, strict=True):
+                out = out + poly(cx, x).scale(c)
+            return out
+        case "product":
+            return _product(cx, node)
+        case "quotient":
+            return _quotient(cx, node)
+        case "function":
+            return _function(cx, node)
+        case "else":
+            return _else(cx, node)
+        case "reduce":
+            return _reduce(cx, node)
+        case "weighting":
+            return _weighting(cx, node)
+    raise AssertionError(f"no polynomial of {node.op}")
+
+
+def _read(cx: Context, node: Node) -> Poly:
+    on = node.detail
+    assert isinstance(on, tuple)
+    field = cx.checked.fields[node.label]
+    slot = cx.field(field.name)
+    if field.columns is not None:
+        return cx.row(slot, *on)
+    return slot_poly(slot, on[0], 0 if field.width is None else slot.width)
+
+
+# ---- token-wise maths ------------------------------------------------------------------------------------------------
+
+
+def _product(cx: Context, node: Node) -> Poly:
+    left = poly(cx, node.operands[0])
+    right = poly(cx, node.operands[1]) if len(node.operands) > 1 else left
+    match node.detail:
+        case "times":
+            if left.is_const or right.is_const:
+                return left * right
+            if left.terms == right.terms and not left.width:
+                return _square(cx, left)
+            return _factor(cx, left) * _factor(cx, right)
+        case "inner":
+            return _square(cx, left) if left.terms == right.terms else _whole(cx, left).dot(_whole(cx, right))
+        case ("power", int() as exponent) if exponent != 2:
+            return _whole(cx, left).power(exponent)
+    return _square(cx, left)
+
+
+def _quotient(cx: Context, node: Node) -> Poly:
+    left, right = poly(cx, node.operands[0]), poly(cx, node.operands[1])
+    known = node.operands[1].shape
+    try:
+        return divide(cx, left if right.is_const else _factor(cx, left), right, known.positive and known.defined)
+    except NoAttentionForm as refused:
+        refused.span = refused.span or node.operands[1].span
+        raise
+
+
+def _square(cx: Context, p: Poly) -> Poly:
+    p = _caught(cx, p)
+    sides = _sides(p)
+    if sides is None or _pending(p):
+        whole = _whole(cx, p)
+        return whole.dot(whole)
+    left, right, i, j, _ = sides
+    return Poly.atom(KeptDistance(left.frozen, right.frozen, i, j))
+
+
+def _sides(p: Poly) -> tuple[Poly, Poly, Axis, Axis, int] | None:
+    """A, B and a sign of +-(A[i] - B[j]), if it is a difference of two tokens and nothing else (a constant belongs to
+    A). A begins with something positive, so that x[i] - c[j] and c[j] - x[i] need the same slots."""
+    if len(p.axes) != 2:
+        return None
+    i, j = sorted(p.axes)
+    left = p.only(i)
+    right = left - p
+    if not left.axes or right.axes != {j}:
+        return None
+    sign = 1 if next(c for m, c in left.frozen if m != UNIT) > 0 else -1
+    return left.scale(sign), right.scale(sign), i, j, sign
+
+
+def _length(cx: Context, p: Poly) -> Poly:
+    """|p|. A square that was multiplied out may round to something below zero: that counts as zero."""
+    square = _square(cx, p)
+    whole = cx.styles.scores == "l2" and any(isinstance(a, KeptDistance) for a in square.atoms)
+    if len(square.axes) == 2 and not whole:
+        square = tabulate(cx, square, "relu")
+    return _apply(cx, "sqrt", square)
+
+
+def _caught(cx: Context, p: Poly) -> Poly:
+    """A difference before an `else`, with 0 for what may not exist (it is noted already), so that it can be kept."""
+    if not cx.guarded or len(p.terms) < 2 or not _pending(p):
+        return p
+
+    def swap(a: Atom) -> Poly | None:
+        empty = isinstance(a, PendingSum) and a.rule.may_be_empty
+        return total(cx, replace(a, rule=a.rule.with_last())) if empty and isinstance(a, PendingSum) else None
+
+    return p.replace(swap)
+
+
+def _pending(p: Poly) -> bool:
+    """Whether an `else` may still have to catch something in it."""
+    return any(isinstance(a, PendingSum) and a.rule.may_be_empty for a in p.atoms)
+
+
+def _whole(cx: Context, p: Poly) -> Poly:
+    """A sum as one factor: multiplying it out would cancel what the difference keeps.
+
+        values of one token                         a slot that holds their sum
+        two tokens, numbers, one of a fixed set     a row: one number per token of that set
+        two tokens otherwise                        the difference of two centred sides (`centred`)
+
+    A score that decides is left as a polynomial of stored fields: that is compared exactly anyhow.
+    """
+    p = _caught(cx, p)
+    if len(p.terms) < 2 or _pending(p) or not p.axes:
+        return p
+    if len(p.axes) == 1:
+        (i,) = p.axes
+        return slot_poly(cx.function(i.set, "copy", linear(cx, p, i)), i, p.width)
+    if len(p.axes) > 2 or cx.deciding:
+        return p
+    if not p.width and any(cx.tokens(i) for i in p.axes):
+        return tabulate(cx, apart(cx, p))
+    sides = _sides(p)
+    if sides is None:
+        return p
+    left, right, i, j, sign = sides
+    left, right = centred(cx, resolve(cx, left), resolve(cx, right), i, j)
+    return (left - right).scale(sign)
+
+
+def _factor(cx: Context, p: Poly) -> Poly:
+    """A sum as one factor, unless it holds sums over keys of the same token: those are rounded already."""
+    sums = any(isinstance(x, PendingSum) for a in p.atoms for x in ((a.left, a.right) if isinstance(a, Dot) else (a,)))
+    return p if sums and len(p.axes) == 1 else _whole(cx, p)
+
+
+def _function(cx: Context, node: Node) -> Poly:
+    name, (body,) = node.kind, node.operands
+    if name == "length":
+        p = poly(cx, body)
+        return _length(cx, p) if p.width else _apply(cx, "absolute", p)
+    if name == "unit":
+        return _unit(cx, poly(cx, body), None)
+    if name in ("log", "sqrt") and cx.guarded and not in_domain(name, body):
+        return _apply(cx, name, within_domain(cx, name, poly(cx, body)))
+    return _apply(cx, name, poly(cx, body))
+
+
+def in_domain(function: str, body: Node) -> bool:
+    """Whether log or sqrt of a node always has a value."""
+    return body.shape.defined and (body.shape.positive if function == "log" else body.shape.nonnegative)
+
+
+def _apply(cx: Context, function: str, p: Poly) -> Poly:
+    if function == "log":
+        lse = _log_of_sum(cx, p)
+        if lse is not None:
+            return lse
+    if p.is_const:
+        return Poly.const(_constant(function, p.constant))
+    if len(p.axes) == 2:
+        return Poly.atom(Exp(p.frozen)) if function == "exp" else tabulate(cx, p, function)
+    i = token_of(cx, p)
+    return slot_poly(cx.function(i.set, function, linear(cx, p, i)), i, p.width)
+
+
+def _constant(function: str, value: Fraction) -> Fraction:
+    if function == "absolute":
+        return abs(value)
+    try:
+        return Fraction(CONSTANT[function](float(value)))
+    except (ValueError, OverflowError):
+        raise NoAttentionForm(f"{function} of {float(value):g} is not a finite number", code="L302") from None
+
+
+def _log_of_sum(cx: Context, p: Poly) -> Poly | None:
+    """log(c * sum[k] exp(S)) = log c + lse[k] S: the log-normaliser of a head."""
+    single = p.single
+    if single is None or single[2] <= 0 or len(single[0]) != 1 or single[1]:
+        return None
+    s, power = single[0][0]
+    if not isinstance(s, PendingSum) or power != 1 or s.rule.kind != "exp" or s.scalars or s.vectors:
+        return None
+    lse = total(cx, PendingSum(s.query, s.key, weigh("lse", s.rule.score, s.rule.masks)))
+    return lse + Poly.const(Fraction(math.log(single[2])))
+
+
+def _unit(cx: Context, p: Poly, fallback: Poly | None) -> Poly:
+    if not p.terms:
+        if fallback is None:
+            raise NoAttentionForm("unit of a vector that is always 0", code="L302")
+        return fallback
+    i = token_of(cx, p)
+    other = None if fallback is None else linear(cx, fallback, i)
+    return Poly.atom(Vector(cx.derive(i.set, p.width, Map("unit", form=linear(cx, p, i), fallback=other)), i))
+
+
+# ---- else ------------------------------------------------------------------------------------------------------------
+
+
+def _else(cx: Context, node: Node) -> Poly:
+    body, fallback = node.operands
+    if body.op == "function" and body.kind == "unit":
+        inside, noted = _guarded(cx, body.operands[0])
+        inside = otherwise(cx, inside, Poly(), noted)  # where it is undefined: 0 has no direction either
+        return _unit(cx, inside, poly(cx, fallback))
+    first, noted = _guarded(cx, body)
+    second, more = _guarded(cx, fallback)
+    return needed(cx, otherwise(cx, first, second, noted), noted, more)
+
+
+def _guarded(cx: Context, node: Node) -> tuple[Poly, list[Opening]]:
+    """What stands before an `else`, and what may leave it without a value; 0 is computed there."""
+    inside = replace(cx, guarded=True, noted=[])
+    body = poly(inside, node)
+    body = body.replace(lambda a: resolve(inside, Poly.atom(a)) if isinstance(a, KeptDistance | Exp) else None)
+    return body, inside.noted
+
+
+# ---- conditions and weightings ---------------------------------------------------------------------------------------
+
+
+def _masks(cx: Context, where: tuple[Node, ...]) -> tuple[MaskRule, ...]:
+    inside = replace(cx, deciding=True)
+    out = []
+    for condition in where:
+        detail = condition.detail
+        assert isinstance(detail, Where)
+        if detail.kind == "different":
+            out.append(MaskRule(other=(detail.axes[0], detail.axes[1])))
+        elif detail.kind == "member":
+            half = Poly.const(Fraction(1, 2))
+            out.append(MaskRule((poly(inside, condition.operands[0]) - half).frozen, member=True))
+        else:
+            p = poly(inside, condition.operands[0]) - poly(inside, condition.operands[1])
+            out.append(MaskRule((p if detail.kind[0] == ">" else -p).frozen, strict=detail.kind in "<>"))
+    return tuple(out)
+
+
+def _weighting(cx: Context, node: Node) -> Poly:
+    how, score = node.detail, node.part("score")
+    assert isinstance(how, Weighing)
+    assert score is not None
+    k = how.axis
+    inside = replace(cx, noted=[])
+    masks = _masks(inside, node.parts("where"))
+    ranking = replace(inside, deciding=cx.deciding or how.kind in DECIDING)
+    p = poly(ranking, score)
+    for noise in node.parts("noise"):
+        p = p + poly(ranking, noise)
+    q = query_of(cx, p.axes | mask_axes(masks), k, f"this {how.kind}")
+    if q == k:
+        raise NoAttentionForm(
+            f"{how.kind}[{cx.said([k])}] needs another token to choose for",
+            "declare a second index over the same set: one for the token that chooses, one for the candidates",
+        )
+    p = resolve(inside, p) if cx.guarded else p
+    rule = _rule_of(cx, node, -p if how.kind in ("argmin", "lowest") else p, masks, q)
+    over_keys(replace(cx, home=q), inside.noted, k, masks)
+    note(cx, rule, q, k)
+    return Poly.atom(Weight(rule, q, k))
+
+
+def _rule_of(cx: Context, node: Node, p: Poly, masks: tuple[MaskRule, ...], q: Axis) -> HeadRule:
+    how = node.detail
+    assert isinstance(how, Weighing)
+
+    def number(x: Node | None) -> Fraction:
+        assert x is not None
+        value = poly(replace(cx, home=q), x)
+        if not value.is_const:
+            raise NoAttentionForm("this must be a number that is known when the spec compiles", code="L304")
+        return value.constant
+
+    score = p.frozen
+    match how.kind:
+        case "argmax" | "argmin" | "sample":
+            if how.ties in (None, "first"):
+                return weigh("argmax", score, masks, node.span)
+            if how.ties == "within":
+                epsilon = number(node.part("epsilon"))
+                return weigh("argmax", score, masks, node.span, ties="within", epsilon=epsilon)
+            return weigh("argmax", score, masks, node.span, ties="split")
+        case "lowest" | "highest":
+            kept = number(node.part("argument"))
+            if how.percent:
+                share = Fraction(repr(float(kept)))  # percentages are exact decimals
+                return weigh("top", score, masks, node.span, percent=share)
+            if kept.denominator != 1 or kept < 1:
+                raise NoAttentionForm(
+                    f"{how.kind} keeps a whole number of tokens, at least 1, not {float(kept):g}", code="L304"
+                )
+            return weigh("top", score, masks, node.span, count=int(kept))
+        case "normmax":
+            gamma = number(node.part("argument"))
+            if gamma <= 0:
+                raise NoAttentionForm(f"normmax needs a positive gamma, not {float(gamma):g}", code="L304")
+            return weigh("normmax", score, masks, node.span, gamma=gamma)
+        case "normalize":
+            return replace(_normalize(cx, p, masks, q, how.axis), span=node.span)
+    sharpness = None if how.sharpness is None else Fraction(how.sharpness)
+    ties = "split" if how.split else "first"
+    return weigh(how.kind, score, masks, node.span, ties=ties, sharpness=sharpness)
+
+
+def _normalize(cx: Context, p: Poly, masks: tuple[MaskRule, ...], q: Axis, k: Axis) -> HeadRule:
+    """Weights proportional to p; for exp(S), or a field whose logarithms are kept, that is a softmax.
+
+    For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free. The softmax is over the keys that count
+    and whose g is not 0, so that it does not vanish for all of them, however far above them others are.
+    """
+    common = [a for a in p.atoms if all(dict(scalars).get(a) == 1 for scalars, _ in p.terms)]
+    exponents = {a: e for a in common if (e := _exponent(cx, a)) is not None}
+    if len(exponents) == 1:
+        ((atom, exponent),) = exponents.items()
+        single = p.single
+        if single and len(single[0]) == 1 and single[2] > 0:
+            return weigh("softmax", exponent.frozen, masks)
+        rest = p.replace(lambda a: Poly.const(1) if a == atom else None)
+        counts = masks if is_positive(cx, rest) else (*masks, MaskRule(rest.frozen))
+        rule = weigh("softmax", exponent.frozen, counts)
+        soft = Poly.atom(Weight(rule.with_last() if counts else rule, q, k))
+        p = p.replace(lambda a: soft if a == atom else None)
+    return weigh("normalize", p.frozen, masks)
+
+
+def _exponent(cx: Context, a: Atom) -> Poly | None:
+    """S of a factor exp(S): an exponential of a pair or of a token, or a field whose logarithms are kept."""
+    if isinstance(a, Exp):
+        return thaw(a.body)
+    if isinstance(a, Scalar) and isinstance(a.slot.content, Map) and a.slot.content.function == "exp":
+        out = Poly()
+        for slot, c in a.slot.content.form:
+            out = out + (Poly.const(c) if slot.is_one else Poly.atom(Scalar(slot, a.axis)).scale(c))
+        return out
+    if isinstance(a, Dot):
+        name, row = (a.left, a.right) if isinstance(a.left, OneHotId) else (a.right, a.left)
+        if isinstance(name, OneHotId) and isinstance(row, Vector) and isinstance(row.slot.content, Leaf):
+            field = row.slot.content
+            if field.kind == "field" and field.name in cx.logged:
+                return cx.row(cx.leaf(row.slot.stream, Leaf("log", field.name), row.width), row.axis, name.axis)
+    return None
+
+
+# ---- reductions ------------------------------------------------------------------------------------------------------
+
+
+def _reduce(cx: Context, node: Node) -> Poly:
+    reduction, part = node.detail, node.part("body")
+    assert isinstance(reduction, Reduction)
+    assert part is not None
+    kind, k = reduction.kind, reduction.axis
+    by, weighted = node.part("by"), node.part("weighted")
+    inside = replace(cx, noted=[])
+    masks = _masks(inside, node.parts("where"))
+    body = poly(inside, part)
+    weights = Poly.const(1) if weighted is None else poly(inside, weighted)
+    if by is None:
+        over_keys(cx, inside.noted, k, masks, body, weights)
+    elif inside.noted and cx.guarded:
+        raise NoAttentionForm(SEVERAL, ONE_EACH, code="L303")
+    if kind in ("max", "min", "logsumexp"):
+        return _extreme(cx, kind, body, k, masks)
+    if body.axes == {k} or _sides(body) is not None:  # differences of stored values are taken before the sum
+        body = _factor(cx, body)
+    if by is not None:
+        return sum_over(cx, body * poly(cx, by), k, masks)
+    if kind == "sum":
+        return sum_over(cx, body * weights, k, masks)
+    if weighted is None and not masks and _is_pair(body):
+        return sum_over(cx, body, k) * _one_over(cx, k)
+    q = query_of(cx, body.axes | weights.axes | mask_axes(masks), k, "this mean")
+    rule = replace(_normalize(cx, weights, masks, q, k), span=node.span)
+    note(cx, rule, q, k)
+    return sum_over(cx, body * Poly.atom(Weight(rule, q, k)), k)
+
+
+def _is_pair(p: Poly) -> bool:
+    return any(isinstance(a, Dot | KeptDistance | Exp | Weight) and len(axes(a)) == 2 for a in p.atoms)
+
+
+def _one_over(cx: Context, k: Axis) -> Poly:
+    size = cx.tokens(k)
+    return Poly.const(Fraction(1, size)) if size else Poly.term((((Size(k.rank, k.set), -1),), None))
+
+
+def _extreme(cx: Context, kind: str, body: Poly, k: Axis, masks: tuple[MaskRule, ...]) -> Poly:
+    """max, min and logsumexp over an axis: the number a head returns instead of a sum of values."""
+    q = query_of(cx, body.axes | mask_axes(masks), k, f"this {kind}")
+    if q == k:
+        raise NoAttentionForm(
+            f"{kind} over {cx.said([k])} has to land on another token",
+            f"declare a second index over the set of {cx.said([k])} and use it on one side",
+        )
+    if kind == "logsumexp":
+        return total(cx, PendingSum(q, k, weigh("lse", body.frozen, masks)))
+    factor = 1 if kind == "max" else -1
+    return total(cx, PendingSum(q, k, weigh("max", body.scale(factor).frozen, masks))).scale(factor)

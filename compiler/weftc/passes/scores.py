@@ -1,0 +1,170 @@
+"""Polynomials of stored values -> linear forms and scores.
+
+A score is brought to sums of <query form, key form> and c * |query form - key form|^2 by algebra: each monomial splits
+into query factors, key factors and inner products of the two; products become derived slots. What does not split is
+refused.
+
+    -|x[i] - c[j]|^2 + u[j]     ->     -1 * |x - c|^2 + <1, u>
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import lcm
+from typing import Literal
+
+from weftc.graph.node import Axis
+from weftc.normal.slots import DotPart, Form, L2Part, NormalScore, NormalSlot, form, just
+from weftc.passes.context import IN_PAIRS, Context, NoAttentionForm
+from weftc.passes.polynomial import (
+    Atom,
+    Dot,
+    KeptDistance,
+    Poly,
+    Scalar,
+    Scalars,
+    Size,
+    VectorAtom,
+    axes,
+    expand_distances,
+    thaw,
+)
+
+RESCALE = "write the numbers in other units, so that their products stay between 1e-300 and 1e300"
+
+
+def is_float(value: Fraction) -> bool:
+    """Whether a rational is a float exactly."""
+    return Fraction(float(value)) == value
+
+
+def is_sum_of_floats(value: Fraction) -> bool:
+    """Whether a rational, its denominator made a power of two, is a sum of floats: no bit lies below the smallest."""
+    return value.denominator & -value.denominator <= 2**1074
+
+
+def odd_denominator(values: list[Fraction]) -> int:
+    """The smallest whole number that turns all values into sums of powers of two."""
+    out = 1
+    for value in values:
+        d = value.denominator
+        out = lcm(out, d // (d & -d))
+    return out
+
+
+def cleared(score: NormalScore) -> tuple[NormalScore, int]:
+    """The score times the smallest whole number that makes every coefficient a sum of powers of two; and the number."""
+    factors = [c for p in score.dots for f in (p.query, p.key) for _, c in f] + [p.coefficient for p in score.l2s]
+    m = odd_denominator(factors)
+    if m == 1:
+        return score, 1
+    dots = []
+    for p in score.dots:  # one side is a selector; the factor goes to the other
+        if [c for _, c in p.query] == [1]:
+            dots.append(replace(p, key=tuple((slot, c * m) for slot, c in p.key)))
+        else:
+            dots.append(replace(p, query=tuple((slot, c * m) for slot, c in p.query)))
+    return NormalScore(tuple(dots), tuple(replace(p, coefficient=p.coefficient * m) for p in score.l2s)), m
+
+
+def linear_form(cx: Context, p: Poly, i: Axis) -> Form:
+    """A polynomial of stored values of token i as a linear form over the slots of its stream."""
+    terms = []
+    for (scalars, vector), c in expand_distances(p).frozen:
+        for atom in [a for a, _ in scalars] + ([vector] if vector else []):
+            if len(axes(atom)) > 1 and i in axes(atom):
+                raise NoAttentionForm(IN_PAIRS)
+            if not axes(atom) <= {i}:
+                other = cx.said(axes(atom) - {i})
+                raise NoAttentionForm(f"this reads token {other} outside a sum, mean or weighting over it")
+        terms.append((cx.slot_for(i.set, scalars, (vector,) if vector else ()), c))
+    return form(terms)
+
+
+def score_of(cx: Context, p: Poly, q: Axis, k: Axis, *, shift_free: bool, exact: bool) -> NormalScore:
+    """The score of query q and key k. Terms of the query alone are dropped when the weighting does not see them
+    (`shift_free`). `exact` scores decide, so differences are kept only if their coefficients are floats exactly."""
+    if p.width:
+        raise NoAttentionForm("a score must be a number, not a vector")
+    if exact and not all(is_sum_of_floats(c) for c in p.terms.values()):
+        raise NoAttentionForm("float64 cannot hold a factor of this decision exactly", RESCALE, code="L302")
+    l2s: list[L2Part] = []
+    rest = Poly()
+    for (scalars, vector), c in p.frozen:
+        part = _difference(cx, scalars, c, q, k, exact)
+        if part:
+            l2s.append(part)
+        else:
+            rest = rest + Poly.term((scalars, vector), c)
+    return NormalScore(_products(cx, expand_distances(rest), q, k, shift_free), tuple(l2s))
+
+
+def _difference(cx: Context, scalars: Scalars, c: Fraction, q: Axis, k: Axis, exact: bool) -> L2Part | None:
+    """c * |A - B|^2, perhaps times factors of one side, kept in difference form."""
+    kept = [a for a, n in scalars if isinstance(a, KeptDistance) and n == 1]
+    others = tuple((a, n) for a, n in scalars if a not in kept)
+    sides: frozenset[Axis] = frozenset().union(*(axes(a) for a, _ in others))
+    plain = all(isinstance(a, Scalar | Size | Dot) for a, _ in others)
+    if len(kept) != 1 or not plain or not (sides <= {q} or sides <= {k}):
+        return None
+    distance = kept[0]
+    left, right = thaw(distance.left), thaw(distance.right)
+    if distance.i != q:
+        left, right = right, left
+    clear = odd_denominator([*left.terms.values(), *right.terms.values()])
+    query, key = linear_form(cx, left.scale(clear), q), linear_form(cx, right.scale(clear), k)
+    if exact and not all(is_float(value) for side in (query, key) for _, value in side):
+        return None
+    width = max(s.width for s, _ in (*query, *key))
+    scale: tuple[Literal["query", "key"], NormalSlot] | None = None
+    if others:
+        side: Literal["query", "key"] = "key" if k in sides else "query"
+        scale = side, cx.slot_for((k if side == "key" else q).set, others)
+    return L2Part(query, key, width, c / clear**2, scale)
+
+
+def _products(cx: Context, p: Poly, q: Axis, k: Axis, shift_free: bool) -> tuple[DotPart, ...]:
+    """Sums of query slot times key slot, grouped so that one side of each block is a plain selector."""
+    triples: list[tuple[NormalSlot, NormalSlot, Fraction]] = []
+    for (scalars, _), c in p.frozen:
+        query, key = _split(scalars, q, k)
+        if shift_free and not key[0] and not key[1]:
+            continue
+        triples.append((cx.slot_for(q.set, *query), cx.slot_for(k.set, *key), c))
+    by_query = sum(a.width for a in {t[0] for t in triples}) <= sum(b.width for b in {t[1] for t in triples})
+    groups: dict[NormalSlot, list[tuple[NormalSlot, Fraction]]] = {}
+    for a, b, c in triples:
+        base, other = (a, b) if by_query else (b, a)
+        groups.setdefault(base, []).append((other, c))
+    made = [(base, form(others)) for base, others in groups.items()]
+    if by_query:
+        return tuple(DotPart(just(base), other, base.width) for base, other in made)
+    return tuple(DotPart(other, just(base), base.width) for base, other in made)
+
+
+def _split(
+    scalars: Scalars, q: Axis, k: Axis
+) -> tuple[tuple[Scalars, tuple[VectorAtom, ...]], tuple[Scalars, tuple[VectorAtom, ...]]]:
+    """The factors of a monomial on the query's side and on the key's side."""
+    qs: list[tuple[Atom, int]] = []
+    ks: list[tuple[Atom, int]] = []
+    qv: list[VectorAtom] = []
+    kv: list[VectorAtom] = []
+    for atom, power in scalars:
+        on = axes(atom)
+        if isinstance(atom, Dot) and len(on) == 2:
+            if on != {q, k}:
+                raise NoAttentionForm("a score relates exactly two tokens")
+            if power < 0:
+                raise NoAttentionForm("dividing by an expression of two tokens has no bilinear form")
+            mine, theirs = (atom.left, atom.right) if axes(atom.left) == {q} else (atom.right, atom.left)
+            qv += [mine] * power
+            kv += [theirs] * power
+        elif on <= {q}:
+            qs.append((atom, power))
+        elif on == {k}:
+            ks.append((atom, power))
+        else:
+            raise NoAttentionForm("a score relates exactly two tokens")
+    return (tuple(qs), tuple(qv)), (tuple(ks), tuple(kv))

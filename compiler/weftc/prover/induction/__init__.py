@@ -1,0 +1,1 @@
+"""One layer after the other: what holds between steps."""

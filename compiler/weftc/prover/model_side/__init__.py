@@ -1,0 +1,1 @@
+"""What the matrices of a program compute, as polynomials."""

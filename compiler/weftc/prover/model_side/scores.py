@@ -1,0 +1,82 @@
+"""Scores and masks of one query token against one key token, as polynomials: from the products of queries and keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weftc.prover.kernel import ONE, Kernel
+from weftc.prover.kernel.polynomials import Poly, add, number, subtract
+from weftc.prover.kernel.rules import Unproved
+from weftc.prover.model_side.matrices import ProgramMatrices, Vector
+from weftc.prover.near.score_arrays import ScoreArrays
+from weftc_runtime.format.program import Head, Part, Program, Score
+
+KEY = 1  # the name of the key token of an open stream, where the query token has the name 0
+
+
+class ScoreTerms:
+    """The scores of a program."""
+
+    def __init__(self, algebra: Kernel, program: Program, matrices: ProgramMatrices) -> None:
+        self.algebra, self.program, self.matrices = algebra, program, matrices
+        self.forms = ScoreArrays(matrices)
+        self.streams = {stream.name: stream for stream in program.streams}
+        self._done: dict[Any, Any] = {}
+        self.fragile: dict[str, None] = {}  # decisions that numbers which are only near others may change
+
+    def score(self, score: Score, z: Vector, key: Vector) -> Poly:
+        """The score of a query token against a key token."""
+        algebra = self.algebra
+        total: list[Poly] = []
+        for part in score.parts:
+            raw = self.forms.value(part, z, key) if self.matrices.near else self._raw(part, z, key)
+            if part.scale is not None:
+                side, row = part.scale
+                factor = self.matrices.combine(self.matrices[row].rows[0], z if side == "query" else key)
+                raw = algebra.multiply(raw, factor)
+            total.append(raw)
+        return self.matrices.constants.settled(add({}, *total))
+
+    def _raw(self, part: Part, z: Vector, key: Vector) -> Poly:
+        """A part of a score, but for its scale: from queries and keys as they are. Equal tensors give equal parts."""
+        same = self.matrices.first_equal
+        known = (part.kind, same(part.q), same(part.k), same(part.coefficient or ""), id(z), id(key))
+        if known not in self._done:
+            q, k = self._features(same(part.q), z), self._features(same(part.k), key)
+            if part.kind == "l2":
+                raw = self.algebra.square([subtract(a, b) for a, b in zip(q, k, strict=True)])
+            else:
+                raw = self.algebra.dot(q, k)
+            if part.coefficient is not None:
+                raw = self.matrices.times(self.matrices.scalar(part.coefficient), raw)
+            self._done[known] = (raw, z, key)  # the tokens stay alive, so that nothing else gets their names
+        found: Poly = self._done[known][0]
+        return found
+
+    def _features(self, name: str, z: Vector) -> Vector:
+        key = ("features", name, id(z))
+        if key not in self._done:
+            self._done[key] = (self.matrices.apply(name, z), z)
+        found: Vector = self._done[key][0]
+        return found
+
+    def _mask(self, head: Head, z: Vector, key: Vector, place: int, key_place: int) -> Poly:
+        """1 where a key is eligible, else 0."""
+        algebra = self.algebra
+        result = ONE
+        for mask in head.masks:
+            if mask.op == "other":
+                if key_place < 0:
+                    holds = ONE
+                elif self.streams[head.query].size is not None:
+                    holds = number(int(place != key_place))
+                elif head.query == head.keys:
+                    holds = algebra.atom("differ", head.query, (0, KEY))
+                else:
+                    raise Unproved(f"head {head.name}: a mask that compares tokens of two streams")
+            else:
+                holds = algebra.compare(mask.op, self.score(mask.score, z, key))
+            if any(algebra.atoms[a].kind in ("above", "atleast") for mono in holds for a, _ in mono):
+                self.fragile[f"head {head.name}: which keys are eligible"] = None
+            result = algebra.multiply(result, holds)
+        return result

@@ -1,0 +1,1 @@
+"""Weights that are only near the constants they stand for."""

@@ -1,0 +1,1 @@
+"""What a proof answers, for people."""

@@ -1,0 +1,1 @@
+"""What the equations of a spec compute, as polynomials."""

@@ -1,0 +1,1 @@
+"""Transformers, runs and proofs as text, figures and pages."""

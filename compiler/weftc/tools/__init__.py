@@ -1,0 +1,1 @@
+"""For those who build Weft: the benchmark and the tables of the documentation."""

@@ -1,0 +1,37 @@
+"""Every built-in spec and style -> what its program costs, as docs/styles.md has it."""
+
+from __future__ import annotations
+
+from weftc.compiling import checked_spec, compile
+from weftc.core.errors import InputError, SpecError
+from weftc.emit.cost import program_cost
+from weftc.files.locate import catalogue
+from weftc.show.style_effects import sizes
+
+STYLES: dict[str, dict[str, str]] = {
+    "default": {},
+    "scores dot": {"scores": "dot"},
+    "scores dot, null token": {"scores": "dot", "null": "token"},
+    "hardmax softmax": {"hardmax": "softmax"},
+    "erase attention": {"erase": "attention"},
+    "members offset": {"members": "offset"},
+}
+
+
+def costs() -> str:
+    """Levels of attention, heads and feed-forwards of a layer, and columns of all streams; d = 2, k = 3."""
+    lines = ["| spec | " + " | ".join(STYLES) + " |", "|---|" + ":-:|" * len(STYLES)]
+    for entry in catalogue():
+        cells = [_cell(entry.name, styles) for styles in STYLES.values()]
+        lines.append(f"| {entry.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(name: str, styles: dict[str, str]) -> str:
+    checked = checked_spec(name)
+    try:
+        made = compile(checked, sizes(checked), **styles)  # type: ignore[arg-type]
+    except (SpecError, InputError):
+        return "refused"
+    cost = program_cost(made.program, made.tensors)
+    return f"{cost.levels} / {cost.heads} / {cost.feed_forwards} / {cost.width}"

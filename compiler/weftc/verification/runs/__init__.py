@@ -1,0 +1,1 @@
+"""Whole runs on both sides."""

@@ -1,0 +1,1 @@
+"""A model against the interpreter, step by step."""

@@ -1,0 +1,343 @@
+"""A program's matrices -> a bound on what rounding can do inside a step: no lucky case is needed to see a cancellation.
+
+A running error analysis. Every column of a residual carries two magnitudes through the sub-layers of a step:
+
+    size    the largest number it can hold, whatever is decided on the way, with fields as large as in a traced run
+    error   how far rounding can take it from exact arithmetic: u times everything that is added up, carried on
+
+    c + 2^70 s - 2^70 s, s = [some point is in a narrow band]    s may be 1, so c may be off by u * 2^70
+
+Heads may choose any key or none; relu, products and squares are bounded by their arguments. What no argument bounds (an
+exponential, a reciprocal) has the size it had in the traced run. A field at the end of a step may be off by `LIMIT`
+times the numeric contract for numbers as large as those of the spec itself (`spec_sizes`), and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weftc.core.types import Checked
+from weftc.verification.cases.inputs import Case, cases
+from weftc.verification.steps.condition import EPSILON, ROUNDINGS
+from weftc.verification.steps.models import Watched
+from weftc.verification.steps.spec_sizes import largest
+from weftc.verification.steps.stepwise import Stepwise
+from weftc.verification.verdict import Check
+from weftc_runtime import Checkpoint, WeftRuntimeError, load
+from weftc_runtime.format.program import FFN, Attend, Head, ProgramStep, Score
+
+Floats = NDArray[np.float64]
+LIMIT = 2.0**16
+U = EPSILON / 2
+TINY = float(np.finfo(np.float64).tiny)
+FAMILIES = ("random", "positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What rounding can do to something a step writes, and how large the spec's own numbers are there."""
+
+    place: str
+    field: str
+    error: float
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRange:
+    """Numbers of every column of a stream, or of some rows made of them: how large, and how wrong, they can be."""
+
+    size: Floats
+    error: Floats
+
+    def times(self, matrix: Floats) -> ErrorRange:
+        """A matrix times them."""
+        weights, terms = np.abs(matrix), np.count_nonzero(matrix, axis=1)
+        size = weights @ self.size
+        rounds = np.where(terms > 1, terms, np.where(_is_power(matrix), 0, 1)) * U
+        return ErrorRange(size, weights @ self.error + rounds * size)
+
+    def plus(self, other: ErrorRange) -> ErrorRange:
+        both = self.size + other.size
+        rounds = np.where((self.size > 0) & (other.size > 0), U, 0.0)
+        return ErrorRange(both, self.error + other.error + rounds * both)
+
+    def either(self, other: ErrorRange) -> ErrorRange:
+        return ErrorRange(np.maximum(self.size, other.size), np.maximum(self.error, other.error))
+
+
+def _is_power(matrix: Floats) -> NDArray[np.bool_]:
+    """Which rows multiply by a power of two, at most."""
+    return np.asarray((np.abs(np.frexp(matrix)[0]) == np.where(matrix == 0, 0.0, 0.5)).all(axis=1))
+
+
+def program_rounding(checked: Checked, model: Checkpoint, style: str, seed: int) -> Check | None:
+    """Whether a step can lose more than `LIMIT` times the contract; None where nothing could be traced."""
+    found = [
+        loss
+        for case in cases(checked, model.dims, 2, seed, families=FAMILIES, first=1)
+        for loss in losses(checked, model, case)
+    ]
+    if not found:
+        return None
+    worst = max(found, key=lambda one: one.error / one.scale)
+    allowed = LIMIT * ROUNDINGS * EPSILON * worst.scale
+    told = f"{worst.place}, {worst.field}: large numbers may cancel, and leave an error of {worst.error:.2g}"
+    passed = worst.error <= allowed
+    return Check(
+        f"cancellation ({style})",
+        "sums of every step",
+        len(found),
+        passed,
+        worst.error,
+        allowed,
+        detail="" if passed else told,
+    )
+
+
+def losses(checked: Checked, model: Checkpoint, case: Case) -> Iterator[Loss]:
+    """Everything that a step of the layer or the read-out writes, on one case."""
+    program = model.program
+    if program.rotated:
+        return
+    network = load(model, backend="reference")
+    watched = Watched(checked, network)
+    try:
+        trace = network.trace(dict(case.inputs), layers=watched.depth or 1, seed=case.seed)
+    except WeftRuntimeError:
+        return
+    whole = Stepwise(checked, model.dims, model.params)
+    tokens = {one.name: len(trace[f"start.{one.name}.{one.slots[0].name}"]) for one in program.streams}
+    analysis = Analysis(model, tokens)
+    state = analysis.started(_seen(model, trace, "start"))
+    for layer in range(watched.depth or 1):
+        drawn = watched.noise(case, whole.world(watched.stored(trace.fields[layer])).sizes, layer)
+        before = [watched.stored(trace.fields[layer]), *watched.after_steps(trace, layer)]
+        number, block = 0, 0
+        for step in _steps(model, layer, watched.depth):
+            paths = [f"layers.{layer}.blocks.{block + at}" for at in range(len(step.sublayers))]
+            block += len(step.sublayers)
+            state = analysis.step(step, state, [_seen(model, trace, path) for path in paths])
+            if not step.writes:
+                continue
+            scales = largest(whole.world(before[number]), checked.spec.steps[number].equations, drawn)
+            for home, name in step.writes:
+                part = program.stream(home).slot(name).columns
+                yield Loss(f"step {number + 1}", name, _top(state[home].error[part]), max(1.0, scales.get(name, 1.0)))
+            number += 1
+    yield from _answers(checked, model, analysis, state, whole, watched, trace)
+
+
+def _answers(
+    checked: Checked,
+    model: Checkpoint,
+    analysis: Analysis,
+    state: Mapping[str, ErrorRange],
+    whole: Stepwise,
+    watched: Watched,
+    trace: Any,
+) -> Iterator[Loss]:
+    """The same for what is read at the end."""
+    program, end = model.program, watched.stored(trace.fields[-1])
+    at = 0
+    for step in program.readout:
+        paths = [f"readout.{at + one}" for one in range(len(step.sublayers))]
+        at += len(step.sublayers)
+        state = analysis.step(step, state, [_seen(model, trace, path) for path in paths])
+    scales = largest(whole.world(end), whole.answers(), {})
+    for output in program.answers():
+        name = "objective" if output is program.objective else output.name
+        if output.kind != "pattern" and name in scales:
+            part = program.stream(output.stream).slot(output.slot).columns
+            many = analysis.tokens[output.stream] if output.kind == "total" else 1
+            error = many * _top(state[output.stream].error[part])
+            yield Loss("outputs", name, error, max(1.0, scales[name]))
+
+
+def _steps(model: Checkpoint, layer: int, depth: int | None) -> tuple[ProgramStep, ...]:
+    steps = model.program.layer
+    each = len(steps) // (depth or 1)
+    return steps[layer * each : (layer + 1) * each] if depth else steps
+
+
+def _top(values: Floats) -> float:
+    return float(np.max(values, initial=0.0))
+
+
+def _seen(model: Checkpoint, trace: Any, path: str) -> dict[str, Floats]:
+    """The largest number in every column after a sub-layer; nothing for one that was not traced."""
+    found = {}
+    for stream in model.program.streams:
+        columns = np.zeros(stream.width)
+        for slot in stream.slots:
+            key = f"{path}.{stream.name}.{slot.name}"
+            if key not in trace:
+                break
+            values = np.abs(np.asarray(trace[key].detach().numpy(), float)).reshape(-1, slot.width)
+            columns[slot.columns] = np.max(values, axis=0, initial=0.0)
+        else:
+            found[stream.name] = columns
+    return found
+
+
+@dataclass(slots=True)
+class Analysis:
+    """The rules, over the matrices of one file."""
+
+    model: Checkpoint
+    tokens: Mapping[str, int]
+    _fields: dict[str, NDArray[np.bool_]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._fields = {}
+        for stream in self.model.program.streams:
+            self._fields[stream.name] = np.zeros(stream.width, dtype=bool)
+            for slot in stream.slots:
+                self._fields[stream.name][slot.columns] = slot.role in ("field", "constant")
+
+    def _matrix(self, name: str) -> Floats:
+        found = np.asarray(self.model.tensors[name], float)
+        return found if found.ndim == 2 else found.reshape(1, -1)
+
+    def started(self, seen: Mapping[str, Floats]) -> dict[str, ErrorRange]:
+        """Before the first layer."""
+        return self._refreshed({name: ErrorRange(size, np.zeros_like(size)) for name, size in seen.items()}, seen)
+
+    def step(
+        self, step: ProgramStep, state: Mapping[str, ErrorRange], seen: list[dict[str, Floats]]
+    ) -> dict[str, ErrorRange]:
+        """After a step: errors of its fields stay for the caller to see, and are forgotten by the next one."""
+        now = {name: ErrorRange(one.size, np.where(self._fields[name], 0.0, one.error)) for name, one in state.items()}
+        now = self._refreshed(now, {})
+        for sublayer, after in zip(step.sublayers, seen, strict=True):
+            if isinstance(sublayer, FFN):
+                now[sublayer.stream] = self._fed(sublayer, now[sublayer.stream], after.get(sublayer.stream))
+            else:
+                now = self._attended(sublayer, now, after)
+        if not seen or not seen[-1]:
+            return now
+        for name, one in now.items():  # fields are data again: as large as they were
+            size = np.where(self._fields[name], seen[-1][name], np.maximum(one.size, seen[-1][name]))
+            now[name] = ErrorRange(size, one.error)
+        return now
+
+    def _refreshed(self, state: Mapping[str, ErrorRange], seen: Mapping[str, Floats]) -> dict[str, ErrorRange]:
+        found = dict(state)
+        for stream in self.model.program.streams:
+            for ffn in stream.derived:
+                found[stream.name] = self._fed(ffn, found[stream.name], seen.get(stream.name))
+        return found
+
+    # ---- feed-forwards -----------------------------------------------------------------------------------------------
+
+    def _fed(self, ffn: FFN, z: ErrorRange, after: Floats | None) -> ErrorRange:
+        a, out = z.times(self._matrix(ffn.a)), self._matrix(ffn.out)
+        b = None if ffn.b is None else z.times(self._matrix(ffn.b))
+        held = z.size if after is None else after
+        traced = np.array([_top(held[column != 0] / np.abs(column[column != 0])) for column in out.T])
+        return z.times(self._matrix(ffn.carry)).plus(_function(ffn.function, a, b, traced).times(out))
+
+    # ---- heads -------------------------------------------------------------------------------------------------------
+
+    def _attended(
+        self, attend: Attend, state: Mapping[str, ErrorRange], after: Mapping[str, Floats]
+    ) -> dict[str, ErrorRange]:
+        found = dict(state)
+        for stream, name in attend.carry.items():
+            found[stream] = state[stream].times(self._matrix(name))
+        for head in attend.heads:
+            found[head.query] = found[head.query].plus(self._head(head, state, after.get(head.query)))
+        return found
+
+    def _head(self, head: Head, state: Mapping[str, ErrorRange], after: Floats | None) -> ErrorRange:
+        query, keys, kind = state[head.query], state[head.keys], head.weighting.kind
+        many, score = self.tokens[head.keys], self._score(head.score, head, state)
+        width = len(query.size)
+        if kind in ("lse", "max"):
+            column = np.abs(self._matrix(head.value)) if head.value else np.zeros((width, 1))
+            number = ErrorRange(
+                score.size + np.log(many + 1.0), score.error + 4 * U * (score.size + np.log(many + 1.0))
+            )
+            found = number.times(column.reshape(width, 1))
+        elif not head.value:
+            found = ErrorRange(np.zeros(width), np.zeros(width))
+        else:
+            found = self._weighed(kind, keys.times(self._matrix(head.value)), score, many, after)
+        own = head.self_key
+        if own is not None and own.value:
+            found = found.either(query.times(self._matrix(own.value)))
+        return found
+
+    def _weighed(self, kind: str, value: ErrorRange, score: ErrorRange, many: int, after: Floats | None) -> ErrorRange:
+        if kind == "sum":
+            size = many * score.size * value.size
+            return ErrorRange(size, many * (score.size * value.error + score.error * value.size) + 2 * U * size)
+        if kind == "exp":
+            size = np.where(value.size > 0, value.size if after is None else after, 0.0)
+            return ErrorRange(size, size * (score.error + 4 * U) + value.error)
+        # an offset for tokens that are no members is added and taken away again, exactly: a condition bounds it
+        exact = self.model.program.options.get("members") == "offset"
+        soft = np.minimum(2 * score.error, 1.0) if kind in ("softmax", "sparsemax") and not exact else 0.0
+        return ErrorRange(value.size, value.error + (soft + 2 * U) * value.size)
+
+    def _score(self, score: Score, head: Head, state: Mapping[str, ErrorRange]) -> ErrorRange:
+        total = ErrorRange(np.zeros(1), np.zeros(1))
+        for part in score.parts:
+            q, k = state[head.query].times(self._matrix(part.q)), state[head.keys].times(self._matrix(part.k))
+            if part.kind == "dot":
+                size = float(q.size @ k.size)
+                error = float(q.error @ k.size + q.size @ k.error) + (len(q.size) + 1) * U * size
+            else:
+                coefficient = abs(float(self.model.tensors[part.coefficient or ""]))
+                apart, wrong = q.size + k.size, q.error + k.error
+                size = coefficient * float(apart @ apart)
+                error = coefficient * float(2 * apart @ wrong) + (len(q.size) + 4) * U * size
+            made = ErrorRange(np.array([size]), np.array([error]))
+            if part.scale is not None:
+                side = head.query if part.scale[0] == "query" else head.keys
+                made = _product(made, state[side].times(self._matrix(part.scale[1])))
+            total = total.plus(made)
+        return total
+
+
+def _product(a: ErrorRange, b: ErrorRange) -> ErrorRange:
+    size = a.size * b.size
+    return ErrorRange(size, a.size * b.error + b.size * a.error + U * size)
+
+
+def _function(name: str, a: ErrorRange, b: ErrorRange | None, traced: Floats) -> ErrorRange:
+    """f of numbers within a and b; `traced`: how large its values were."""
+    match name:
+        case "product":
+            assert b is not None
+            return _product(a, b)
+        case "relu2":
+            return _product(a, a)
+        case "copy" | "relu" | "absolute":
+            return a
+        case "select":
+            assert b is not None
+            return a.either(ErrorRange(b.size[:-1], b.error[:-1]))
+        case "tanh":
+            return ErrorRange(np.minimum(a.size, 1.0), np.minimum(a.error, 1.0) + 4 * U)
+        case "sqrt":
+            root = np.sqrt(a.size)
+            return ErrorRange(root, np.minimum(a.error / np.maximum(traced, np.sqrt(a.error) + TINY), root) + U * root)
+        case "unit" | "layer":
+            size = np.ones_like(a.size) if b is None else np.maximum(1.0, b.size)
+            return ErrorRange(size, 8 * U * size + (0.0 if b is None else b.error))
+        case "exp":
+            return ErrorRange(traced, traced * (np.minimum(a.error, 1.0) + 4 * U))
+        case "reciprocal":
+            return ErrorRange(traced, np.minimum(traced * a.error, 1.0) * traced + U * traced)
+        case "log":
+            return ErrorRange(traced, np.minimum(a.error, 1.0) + 4 * U * (1 + traced))
+    raise AssertionError(f"no rule for {name}")
+
+
+__all__ = ["Loss", "losses", "program_rounding"]

@@ -1,0 +1,1 @@
+"""How far a model of finite temperature is from its spec."""

@@ -1,0 +1,1 @@
+"""How far a coupling is from the optimum."""

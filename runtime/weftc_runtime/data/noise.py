@@ -1,0 +1,91 @@
+"""Random fields as a function of (seed, name, layer, token indices): the counter-based generator Philox4x32-10.
+
+The key is the seed, the counter is (token, column, layer, crc32 of the name), all counted from 0, so any block of a
+field can be made alone and is the same everywhere. The first 53 bits of a block give u in (0, 1).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from weftc_runtime.errors import RunError
+
+Array = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint64]
+
+_LOW = np.uint64(0xFFFFFFFF)
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+
+
+def philox(counter: tuple[Words, Words, Words, Words], seed: int) -> tuple[Words, Words, Words, Words]:
+    """Ten rounds of Philox4x32: four 32-bit words for every counter."""
+    c0, c1, c2, c3 = counter
+    key0, key1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        left, right = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]  # 32 x 32 bits fit 64
+        c0, c1, c2, c3 = (
+            (right >> np.uint64(32)) ^ c1 ^ np.uint64(key0),
+            right & _LOW,
+            (left >> np.uint64(32)) ^ c3 ^ np.uint64(key1),
+            left & _LOW,
+        )
+        key0, key1 = (key0 + _WEYL[0]) & 0xFFFFFFFF, (key1 + _WEYL[1]) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def _unit_interval(high: Words, low: Words) -> Array:
+    """53 bits -> the middle of their cell of (0, 1)."""
+    cell = ((high << np.uint64(32)) | low) >> np.uint64(11)
+    u = cell.astype(np.float64) * 2.0**-53 + 2.0**-54
+    return np.minimum(u, 1 - 2.0**-53)  # the middle of the last cell would round to 1
+
+
+def check_seed(seed: int) -> int:
+    """The seed, when it is a whole number of 64 bits."""
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= int(seed) < 1 << 64:
+        raise RunError(f"seed is {seed!r}; it must be a whole number from 0 to 2^64 - 1")
+    return int(seed)
+
+
+def uniforms(seed: int, name: str, layer: int, tokens: int, columns: int) -> tuple[Array, Array]:
+    """Two independent uniform fields (tokens, columns)."""
+    return _uniforms_at(seed, name, layer, np.arange(tokens), np.arange(columns))
+
+
+def _uniforms_at(
+    seed: int, name: str, layer: int, tokens: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """The same for these tokens and columns alone."""
+    i, j = np.meshgrid(tokens.astype(np.uint64), columns.astype(np.uint64), indexing="ij")
+    rest = (np.full_like(i, layer & 0xFFFFFFFF), np.full_like(i, crc32(name.encode())))
+    r0, r1, r2, r3 = philox((i, j, *rest), check_seed(seed))
+    return _unit_interval(r0, r1), _unit_interval(r2, r3)
+
+
+def noise(
+    kind: Literal["gumbel", "normal", "uniform"], seed: int, name: str, layer: int, tokens: int, columns: int
+) -> Array:
+    """One layer of a random field (tokens, columns)."""
+    return noise_at(kind, seed, name, layer, np.arange(tokens), np.arange(columns))
+
+
+def noise_at(
+    kind: Literal["gumbel", "normal", "uniform"],
+    seed: int,
+    name: str,
+    layer: int,
+    tokens: npt.NDArray[np.int64],
+    columns: npt.NDArray[np.int64],
+) -> Array:
+    """These tokens and columns of one layer of a random field."""
+    u, other = _uniforms_at(seed, name, layer, tokens, columns)
+    if kind == "gumbel":
+        return np.asarray(-np.log(-np.log(u)))
+    if kind == "normal":
+        return np.asarray(np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * np.pi * other))
+    return u

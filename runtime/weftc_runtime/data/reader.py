@@ -1,0 +1,356 @@
+"""What the user gives -> the inputs of every problem of a batch, checked against their contracts.
+
+Shapes: a vector or pair input is [tokens, width], a number [tokens]; one more axis in front makes a batch. A batch of
+problems of different sizes comes with `mask={stream: bool[batch, tokens]}`, or as a list of arrays. A column [n, 1] of
+numbers is n tokens, as it is in a table; n problems of one token it is where another input is a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from keyword import iskeyword
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from weftc_runtime.data.arrays import tensor_of
+from weftc_runtime.data.contracts import kept
+from weftc_runtime.data.initial import start
+from weftc_runtime.data.noise import check_seed
+from weftc_runtime.data.progress import Progress, silence
+from weftc_runtime.errors import RunError, shown, suggestion
+from weftc_runtime.format.program import Input, Program
+
+# what a call takes besides inputs
+SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until")
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where the tokens of a stream stand in the arrays of a batch: how many places, and which each problem uses."""
+
+    places: int
+    counts: list[int]  # tokens of every problem
+    used: Tensor | None = None  # bool (problems, places); None: the first places of each
+
+    def sizes(self) -> list[int]:
+        return self.counts
+
+    def rows(self, number: int) -> slice | Tensor:
+        """The places that one problem uses, in order."""
+        return slice(0, self.counts[number]) if self.used is None else self.used[number].nonzero()[:, 0]
+
+    def spread(self, rows: Tensor, number: int) -> Tensor:
+        """Rows of one problem at their places, zeros between."""
+        if len(rows) == self.places:
+            return rows
+        places = torch.arange(self.places, device=rows.device)[self.rows(number)]
+        return rows.new_zeros(self.places, *rows.shape[1:]).index_copy(0, places, rows)
+
+    def placed(self, rows: Tensor, empty: float) -> Tensor:
+        """Rows of all problems, one problem after the other, at their places (problems, places, ...); else `empty`."""
+        filled, shape = self.filled(rows.device), (len(self.counts), self.places, *rows.shape[1:])
+        if filled is None:
+            return rows.reshape(shape)
+        return rows.new_full(shape, empty).masked_scatter(filled.reshape(*filled.shape, *[1] * (rows.dim() - 1)), rows)
+
+    def filled(self, device: torch.device) -> Tensor | None:
+        """Which places are used, bool (problems, places); None: all of them."""
+        if self.used is not None:
+            return None if min(self.counts) == self.places else self.used
+        if min(self.counts) == self.places:
+            return None
+        counts = torch.tensor(self.counts, device=device)
+        return torch.arange(self.places, device=device) < counts[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """The rows of an input in all problems, one problem after the other; or `shared`, the same rows in each."""
+
+    value: Tensor  # (tokens, width), in the storage dtype
+    peak: float | None  # the largest size of the numbers, where it is known
+    starts: list[int]  # of every problem, and where the last one ends
+    shared: bool = False
+
+    def of(self, number: int) -> Tensor:
+        """The rows of one problem."""
+        if self.shared or len(self.starts) == 2:
+            return self.value
+        return self.value[self.starts[number] : self.starts[number + 1]]
+
+    def every(self) -> Tensor:
+        """The rows of all problems, one after the other."""
+        many = len(self.starts) - 1
+        return self.value.repeat(many, 1) if self.shared and many > 1 else self.value
+
+
+@dataclass(slots=True)
+class Batch:
+    """The inputs of all problems, checked, and the layout of the streams."""
+
+    batched: bool
+    count: int
+    values: dict[str, InputRows]
+    layouts: dict[str, Layout]
+    seeds: list[int]
+
+    def of(self, number: int) -> dict[str, Tensor]:
+        """The inputs of one problem."""
+        return {name: rows.of(number) for name, rows in self.values.items()}
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads arrays for one program; `given` are arrays by name, all with the places and contracts of `inputs`."""
+
+    program: Program
+    inputs: Sequence[Input]
+    dtype: torch.dtype
+    device: torch.device
+    may_start: bool = True  # whether initialisers fill what is missing
+    progress: Progress = silence  # told how far they are
+
+    def read(self, given: Mapping[str, Any], mask: Mapping[str, Any] | None, seed: int | Sequence[int] | None) -> Batch:
+        """The batch, or a RunError that names the input and the row."""
+        self._names(given)
+        arrays = {
+            item.name: self._array(item, given[item.name])
+            for item in self.inputs
+            if item.name in given and given[item.name] is not None
+        }
+        arrays = self._without_columns(arrays, batched=bool(mask))
+        missing = [i.name for i in self.inputs if i.name not in arrays and (i.init is None or not self.may_start)]
+        if missing and self.may_start:
+            raise RunError(f"input {shown(missing[0])} is missing; give {call_of(missing[0])}", input=missing[0])
+        counts = {
+            name: len(array) for name, array in arrays.items() if isinstance(array, list) or self._is_batch(array, name)
+        }
+        if len(set(counts.values())) > 1:
+            text = ", ".join(f"{shown(name)}: {count}" for name, count in counts.items())
+            raise RunError(f"the inputs are batches of different lengths ({text})")
+        batched = bool(counts) or bool(mask)
+        count = next(iter(counts.values())) if counts else 1
+        if batched and count == 0:
+            raise RunError("the batch is empty; give at least one problem")
+        if mask and not counts:
+            raise RunError("`mask` is for batches; give inputs of shape [batch, tokens, width]")
+        layouts = self._layouts(arrays, mask or {}, count)
+        values = {
+            item.name: self._rows(item, arrays[item.name], layouts[item.stream], batched)
+            for item in self.inputs
+            if item.name in arrays
+        }
+        seeds = _seeds(seed, count)
+        if self.may_start:
+            self._start(values, layouts, seeds, count)
+        return Batch(batched, count, values, layouts, seeds)
+
+    # ------------------------------------------------------------------ names and shapes
+    def _names(self, given: Mapping[str, Any]) -> None:
+        known = [item.name for item in self.inputs]
+        for name in given:
+            if name not in known:
+                hint = suggestion(str(name), [*known, *SETTINGS])
+                raise RunError(f"unknown input {shown(name)}{hint}", input=str(name))
+
+    def _slot_width(self, item: Input) -> int:
+        return self.program.stream(item.stream).slot(item.slot).width
+
+    def _rank(self, item: Input) -> int:
+        return 1 if item.kind == "number" else 2
+
+    def _array(self, item: Input, value: Any) -> Tensor | list[Tensor]:
+        rank = self._rank(item)
+        if isinstance(value, list | tuple) and value and all(isinstance(v, Tensor | np.ndarray) for v in value):
+            if all(v.ndim == rank for v in value):
+                first = self._one(item, value[0])
+                if all(isinstance(v, Tensor) and _alike(v, first) for v in value):
+                    return list(value)  # what holds for the first holds for all
+                return [self._one(item, v) for v in value]
+            value = [np.asarray(v.detach().cpu() if isinstance(v, Tensor) else v) for v in value]
+        return self._one(item, value)
+
+    def _one(self, item: Input, value: Any) -> Tensor:
+        name = shown(item.name)
+        if hasattr(value, "dense") and not isinstance(value, Tensor):
+            value = value.dense()
+        value = tensor_of(name, value)
+        if value.is_complex() or (value.dtype == torch.bool and item.kind != "onehot"):
+            kind = str(value.dtype).removeprefix("torch.")
+            raise RunError(f"{name} holds {kind}; give numbers", input=item.name)
+        rank, width = self._rank(item), self._slot_width(item)
+        if rank == 2 and width == 1 and value.dim() == 1:
+            value = value[:, None]
+        wanted = "[tokens]" if rank == 1 else f"[tokens, {width}]"
+        shape = list(value.shape)
+        if value.dim() not in (rank, rank + 1):
+            text = f"{name} has shape {shape}; it must be {wanted}, with one more axis in front for a batch"
+            raise RunError(text, input=item.name)
+        if rank == 2 and shape[-1] != width:
+            text = f"{name} has shape {shape}: rows of width {shape[-1]}, but {width} is expected"
+            raise RunError(text, input=item.name)
+        moved: Tensor = value.to(device=self.device)
+        return moved
+
+    def _without_columns(self, arrays: dict[str, Tensor | list[Tensor]], batched: bool) -> dict[str, Any]:
+        """A column [n, 1] of numbers is n tokens, unless another input says that it is n problems of one token."""
+        columns = {}
+        for item in self.inputs:
+            array = arrays.get(item.name)
+            alone = self.program.stream(item.stream).size == 1
+            if isinstance(array, Tensor) and self._is_batch(array, item.name):
+                if self._rank(item) == 1 and array.shape[1] == 1 and not alone:
+                    columns[item.name] = array[:, 0]
+                else:
+                    batched = True
+            batched = batched or isinstance(array, list)
+        return arrays if batched else {**arrays, **columns}
+
+    def _is_batch(self, array: Tensor | list[Tensor], name: str) -> bool:
+        item = next(i for i in self.inputs if i.name == name)
+        return isinstance(array, Tensor) and array.dim() > self._rank(item)
+
+    # ------------------------------------------------------------------ sizes
+    def _layouts(
+        self, arrays: Mapping[str, Tensor | list[Tensor]], mask: Mapping[str, Any], count: int
+    ) -> dict[str, Layout]:
+        names = [stream.name for stream in self.program.streams]
+        for name in mask:
+            if name not in names:
+                raise RunError(f"mask for an unknown token set {shown(name)}{suggestion(str(name), names)}")
+        layouts: dict[str, Layout] = {}
+        for stream in self.program.streams:
+            found: tuple[str, list[int]] | None = None
+            for item in self.inputs:
+                if item.stream != stream.name or item.name not in arrays:
+                    continue
+                sizes = self._sizes(arrays[item.name], item.name, count)
+                if found is not None and found[1] != sizes:
+                    raise RunError(
+                        f"{shown(item.name)} has {_some(sizes)} rows, but {shown(found[0])}, also of {stream.name}, "
+                        f"has {_some(found[1])}"
+                    )
+                found = (item.name, sizes)
+                if stream.size is not None and any(size != stream.size for size in sizes):
+                    have = f"{shown(item.name)} has {_some(sizes)} rows"
+                    text = f"{have}, but {stream.name} has {stream.size} tokens in this model"
+                    raise RunError(text, input=item.name)
+                if any(size == 0 for size in sizes):
+                    text = f"{shown(item.name)} is empty; {stream.name} needs at least one token"
+                    raise RunError(text, input=item.name)
+            sizes = found[1] if found is not None else [stream.size] * count if stream.size is not None else []
+            if stream.name in mask:
+                layouts[stream.name] = self._masked(stream.name, mask[stream.name], sizes, count)
+            elif sizes:
+                layouts[stream.name] = Layout(max(sizes), sizes)
+        return layouts
+
+    def _sizes(self, array: Tensor | list[Tensor], name: str, count: int) -> list[int]:
+        if isinstance(array, list):
+            return [len(part) for part in array]
+        if self._is_batch(array, name):
+            return [array.shape[1]] * count
+        return [len(array)] * count
+
+    def _masked(self, name: str, mask: Any, sizes: list[int], count: int) -> Layout:
+        try:
+            tensor = mask if isinstance(mask, Tensor) else torch.as_tensor(np.asarray(mask))
+        except (TypeError, ValueError):
+            raise RunError(f"the mask of {name} is not an array") from None
+        if self.program.stream(name).size is not None:
+            raise RunError(f"{name} has a fixed number of tokens; a mask is for sets of open size")
+        places = sizes[0] if sizes else 0
+        if tensor.dtype != torch.bool or list(tensor.shape) != [count, places]:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise RunError(f"the mask of {name} is {dtype}{list(tensor.shape)}; it must be bool[{count}, {places}]")
+        if len(set(sizes)) > 1:
+            raise RunError(f"give {name} as a list of arrays or with a mask, not both")
+        tensor = tensor.to(self.device)
+        counts = [places] * count if tensor.is_meta else tensor.sum(1).tolist()
+        if 0 in counts:
+            raise RunError(f"problem {counts.index(0)} of the batch has no token of {name}; at least one is needed")
+        return Layout(places, counts, tensor)
+
+    def _rows(self, item: Input, array: Tensor | list[Tensor], layout: Layout, batched: bool) -> InputRows:
+        """The rows of all problems that are used, in the storage dtype, if all of them keep their contract."""
+        starts = [0, *accumulate(layout.counts)]
+        if isinstance(array, list):
+            rows = torch.cat(array)
+        elif not self._is_batch(array, item.name):
+            whole = layout.filled(array.device) is None
+            rows = array if whole else torch.cat([array[layout.rows(number)] for number in range(len(layout.counts))])
+            if whole:
+                column = rows[:, None] if self._rank(item) == 1 else rows
+                once = [0, len(rows)] if batched else None
+                return InputRows(*kept(item, column, self.dtype, once), starts, shared=True)
+        else:
+            filled = layout.filled(array.device)
+            rows = array.flatten(0, 1) if filled is None else array[filled]
+        rows = rows[:, None] if self._rank(item) == 1 else rows
+        return InputRows(*kept(item, rows, self.dtype, starts if batched else None), starts)
+
+    # ------------------------------------------------------------------ initialisers
+    def _start(self, values: dict[str, InputRows], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
+        for item in self.inputs:
+            if item.name in values or item.init is None:
+                continue
+            source = item.init[1]
+            size = self.program.stream(item.stream).size
+            made = []
+            for number in range(count):
+                if count > 1:
+                    self.progress("start", number, count)
+                tell = self.progress if count == 1 else silence
+                made.append(self._started(item, values[str(source)].of(number), size, seeds[number], tell))
+            sizes = [len(part) for part in made]
+            layout = layouts.setdefault(item.stream, Layout(max(sizes), sizes))
+            if layout.sizes() != sizes:
+                raise RunError(
+                    f"{shown(item.name)} would start with {_some(sizes)} rows, but {item.stream} has "
+                    f"{_some(layout.sizes())} tokens; give {call_of(item.name)}"
+                )
+            starts = [0, *accumulate(sizes)]
+            rows = made[0] if count == 1 else torch.cat(made)
+            values[item.name] = InputRows(*kept(item, rows, self.dtype, starts if count > 1 else None), starts)
+
+    def _started(self, item: Input, known: Tensor, size: int | None, seed: int, tell: Progress) -> Tensor:
+        """What an input of one problem starts with."""
+        assert item.init is not None
+        method, source = item.init
+        if known.is_meta:
+            return known if method == "copy" else known.new_empty(size or 1, known.shape[1])
+        rows = start(method, known.detach().cpu().numpy(), size, item.name, str(source), seed, progress=tell)
+        return torch.as_tensor(rows, device=self.device)
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and one.shape[1:] == other.shape[1:] and one.device == other.device
+
+
+def call_of(*names: str) -> str:
+    """How to give inputs: `model(x=...)`, or in a mapping where a name is no keyword, or one of a setting."""
+    if any(name in SETTINGS or not name.isidentifier() or iskeyword(name) for name in names):
+        return f"model({{{', '.join(f'{shown(name)!r}: ...' for name in names)}}})"
+    return f"model({', '.join(f'{shown(name)}=...' for name in names)})"
+
+
+def _some(sizes: Sequence[int]) -> str:
+    distinct = list(dict.fromkeys(sizes))
+    return str(distinct[0]) if len(distinct) == 1 else f"{min(distinct)} to {max(distinct)}"
+
+
+def _seeds(seed: int | Sequence[int] | None, count: int) -> list[int]:
+    if seed is None:
+        return [0] * count
+    if isinstance(seed, np.ndarray):
+        seed = seed.tolist()
+    if isinstance(seed, Sequence):
+        if len(seed) != count:
+            raise RunError(f"{len(seed)} seeds for {count} problems; give one for each, or one for all")
+        return [check_seed(one) for one in seed]
+    return [check_seed(seed)] * count

@@ -1,0 +1,224 @@
+"""What a run gives back: outputs by name, one-hot outputs as indices, the report of a run, and its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from weftc_runtime.errors import RunError, suggestion
+from weftc_runtime.format.display import named_html
+
+
+class OneHot:
+    """A one-hot output: which column is 1 in every row, -1 where none is (padding, or not computed yet)."""
+
+    __slots__ = ("columns", "dtype", "indices")
+
+    def __init__(self, indices: Tensor, columns: int, dtype: torch.dtype = torch.float64) -> None:
+        self.indices, self.columns, self.dtype = indices, columns, dtype
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the dense form."""
+        return torch.Size([*self.indices.shape, self.columns])
+
+    def dense(self) -> Tensor:
+        """The rows as zeros and ones."""
+        order = torch.arange(self.columns, device=self.indices.device)
+        return (self.indices[..., None] == order).to(self.dtype)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The dense form as an array."""
+        return np.asarray(self.dense().cpu().numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return self.numpy().astype(dtype) if dtype is not None else self.numpy()
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: Any) -> OneHot:
+        return OneHot(self.indices[index], self.columns, self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OneHot):
+            return NotImplemented
+        return self.columns == other.columns and torch.equal(self.indices, other.indices)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"OneHot({self.columns} columns, indices={self.indices!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """A value that is made when it is first asked for."""
+
+    make: Callable[[], Any]
+
+
+class _Named(Mapping[str, Any]):
+    """Tensors by name."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values:
+            raise KeyError(f"no {name!r}{suggestion(str(name), self._values)}")
+        value = self._values[name]
+        if isinstance(value, Lazy):
+            value = self._values[name] = value.make()
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def unmade(self) -> dict[str, Any]:
+        """The values as they are: what nobody has asked for yet is `Lazy`."""
+        return self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        shapes = {n: "on request" if isinstance(v, Lazy) else list(v.shape) for n, v in self._values.items()}
+        return f"{type(self).__name__}({', '.join(f'{name}: {shape}' for name, shape in shapes.items())})"
+
+    def _repr_html_(self) -> str:
+        return named_html(type(self).__name__, self._values)
+
+
+class Outputs(_Named):
+    """The named outputs of a run: tensors, or `OneHot`. Patterns (queries x keys) are made when they are asked for."""
+
+
+Later = Mapping[Literal["final", "objective"], Lazy]
+
+
+class Fields(_Named):
+    """The stored fields of a state: tensors by field name. A field that nothing has set yet is absent.
+
+    Those at the end of a run can be asked for what `model.final` and `model.objective` give, without another run.
+    """
+
+    def __init__(self, values: Mapping[str, Any], later: Later | None = None) -> None:
+        super().__init__(values)
+        self.later = later
+
+    @property
+    def final(self) -> Outputs:
+        """The outputs; those made from values that changed later in the layer are made once more at the end."""
+        return cast(Outputs, self._made("final"))
+
+    @property
+    def objective(self) -> Tensor:
+        """The objective of the final state."""
+        return cast(Tensor, self._made("objective"))
+
+    def _made(self, what: Literal["final", "objective"]) -> Any:
+        if self.later is None:
+            raise RunError("these fields are not those at the end of a run")
+        return self.later[what].make()
+
+
+class Trace(_Named):
+    """Every slot of every stream after every sub-layer.
+
+    start.{stream}.{slot}, layers.{t}.blocks.{i}.{stream}.{slot}, prelude.{i}..., readout.{i}...; with patterns also
+    layers.{t}.blocks.{i}.{head}.pattern. `fields[t]` are the fields at the input of layer t, the last entry those at
+    the end.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor | Lazy], fields: list[Fields], outputs: Outputs) -> None:
+        super().__init__(values)
+        self.fields = fields
+        self.outputs = outputs
+
+    @property
+    def layers(self) -> int:
+        """How many layers ran."""
+        return len(self.fields) - 1
+
+
+@dataclass(slots=True)
+class Tiers:
+    """How many query rows each tier settled: float64 with its bound, exact arithmetic, or neither.
+
+    `fast`: float32 with its bound, or bounds carried over from the layer before.
+    """
+
+    bound: int = 0
+    exact: int = 0
+    undecided: int = 0
+    fast: int = 0
+
+    @classmethod
+    def of(cls, tiers: Tensor) -> Tiers:
+        """Counts the rows of one call."""
+        if tiers.is_meta:
+            return cls()
+        return cls(*torch.bincount(tiers.to(torch.int64).cpu(), minlength=3).tolist())
+
+    def times(self, many: int) -> Tiers:
+        """When every row stands for so many."""
+        return Tiers(*(getattr(self, tier.name) * many for tier in fields(Tiers)))
+
+    def add(self, tiers: Tensor) -> None:
+        """Counts the rows of one call."""
+        self.include(Tiers.of(tiers))
+
+    def include(self, other: Tiers) -> None:
+        """Adds another count."""
+        self.bound += other.bound
+        self.exact += other.exact
+        self.undecided += other.undecided
+        self.fast += other.fast
+
+    def since(self, earlier: Tiers) -> Tiers:
+        """What was added to an earlier count."""
+        return Tiers(*(getattr(self, tier.name) - getattr(earlier, tier.name) for tier in fields(Tiers)))
+
+
+def together(tiers: Iterable[Tiers]) -> Tiers:
+    """The tiers of several heads."""
+    total = Tiers()
+    for each in tiers:
+        total.include(each)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run did: layers per problem, whether the state stood still, and the tiers of every head that decides.
+
+    `backend` is the one that ran, `why` says why it was not another one (empty when nobody could expect another).
+    `where`: what ran where, on a device without float64.
+    `by_layer`: the tiers of all heads of one layer together, for every layer that ran.
+    `warnings`: conditions of finite temperature that did not hold, and digits that were lost; the answers are further
+    from the spec then.
+    """
+
+    layers: tuple[int, ...] = ()
+    stable: tuple[bool, ...] = ()
+    heads: Mapping[str, Tiers] = field(default_factory=dict)
+    backend: str = "reference"
+    why: str = ""
+    warnings: tuple[str, ...] = ()
+    by_layer: tuple[Tiers, ...] = ()
+    where: str = ""
+
+    @property
+    def total(self) -> Tiers:
+        """The tiers of all heads together."""
+        return together(self.heads.values())

@@ -1,0 +1,1 @@
+"""Arithmetic that decides and adds exactly."""

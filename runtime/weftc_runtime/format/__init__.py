@@ -1,0 +1,1 @@
+"""The file: program, tensors, checks. NumPy only."""

@@ -1,0 +1,1 @@
+"""Searches, sums and threads, by device."""

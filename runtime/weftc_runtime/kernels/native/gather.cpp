@@ -1,0 +1,194 @@
+// Sums and means over the tokens that an index, or a ranking, names: exact, rounded once.
+
+#include "adder.h"
+#include "machine.h"
+
+namespace weftc {
+namespace {
+
+constexpr int32_t LEVELS[] = {2, 12};  // pieces of a number that sums have room for: first these, then those
+
+// The sums of one array, moved along as labels change.
+struct Sums {
+  WeftSegments call{};
+  std::vector<int64_t> sums, counts, work;
+  std::vector<double> rounded, out;
+  int32_t levels = LEVELS[0];
+
+  void start_anew(int32_t segments, int32_t columns, int32_t threads) {
+    const size_t cells = (size_t)segments * columns;
+    sums.assign(levels * cells, 0), counts.assign(segments, 0), work.assign((size_t)(threads - 1) * NEAR * cells, 0);
+    rounded.assign(cells, 0.0), out.assign(cells, 0.0);
+    call.segments = segments, call.columns = columns, call.levels = levels, call.threads = threads;
+    call.sums = sums.data(), call.counts = counts.data(), call.work = work.data();
+    call.rounded = rounded.data(), call.out = out.data();
+    call.before = nullptr, call.before_weights = nullptr, call.moved = 0;
+  }
+
+  // False where the numbers differ by too many bits.
+  bool add(Team& team, int32_t threads) {
+    while (!add_up(call, team)) {
+      if (levels == LEVELS[1]) return false;
+      levels = LEVELS[1];
+      start_anew(call.segments, call.columns, threads);
+    }
+    call.before = call.labels, call.before_weights = call.weights;
+    return true;
+  }
+};
+
+struct Summing : Memory {
+  Sums values, mass;
+  std::vector<int32_t> labels[2];
+  std::vector<double> weights[2], computed;
+  double peak = -1, reach = -1;
+  int turn = 0;
+  bool begun = false;
+};
+
+// The largest size of numbers.
+template <class Real>
+double peak_of(const Real* data, int64_t stride, int64_t rows, int32_t columns) {
+  double most = 0;
+  for (int64_t i = 0; i < rows; i++)
+    for (int32_t c = 0; c < columns; c++) most = std::max(most, (double)std::fabs(data[i * stride + c]));
+  return most;
+}
+
+int32_t top_of(double peak) {
+  int power = 0;
+  if (peak > 0) std::frexp(peak, &power), power = std::max(power, -500);
+  return power;
+}
+
+struct Gather : Instruction {
+  int32_t query, keys, writes, out, ranking, slot, classes;
+  bool once, divide, masked, same, own;
+  std::vector<int32_t> label;   // by class, where they are not the same
+  std::vector<double> number_of;  // weight of a key by its class; empty: 1
+  Rows weight, value, own_value;
+
+  explicit Gather(Code& code) {
+    query = (int32_t)code.next(), keys = (int32_t)code.next(), writes = (int32_t)code.next(), out = (int32_t)code.next();
+    once = code.next(), divide = code.next(), masked = code.next(), own = code.next();
+    ranking = (int32_t)code.next(), slot = (int32_t)code.next(), classes = (int32_t)code.next(), same = code.next();
+    if (!same)
+      for (int32_t c = 0; c <= classes; c++) label.push_back((int32_t)code.next());
+    if (code.next())
+      for (int32_t c = 0; c <= classes; c++) number_of.push_back(code.number());
+    weight = Rows(code), value = Rows(code), own_value = Rows(code);
+  }
+
+  Outcome run(Problem& problem, Team& team) const override {
+    const int64_t queries = rows_of(problem, query, once), tokens = problem.tokens[keys];
+    if (!problem.memory[number]) problem.memory[number] = std::make_unique<Summing>();
+    Summing& kept = (Summing&)*problem.memory[number];
+    Worker& worker = problem.worker(0);
+    const bool plain = value.plain && problem.type(value.slot).kind == DENSE && !problem.slots[value.slot].empty;
+    Sums& sums = kept.values;
+    kept.turn ^= 1;
+    const int32_t* labels = labelled(problem, kept, tokens);
+    const double* weights = weighted(problem, worker, kept, tokens);
+    double peak;
+    if (plain) {
+      const SlotType& type = problem.type(value.slot);
+      const Slot& from = problem.slots[value.slot];
+      const void* data = type.single ? (void*)((float*)from.now + value.column) : (void*)((double*)from.now + value.column);
+      const bool stays = from.now == problem.machine.arrays[value.slot].given;  // else written anew, maybe in place
+      if (sums.call.data != data || !stays) {
+        kept.begun = false;
+        sums.call.data = data, sums.call.stride = type.width, sums.call.is_double = !type.single;
+        kept.peak = stays ? problem.machine.peaks[value.slot] : NAN;
+        if (kept.peak != kept.peak)
+          kept.peak = type.single ? peak_of((const float*)data, type.width, tokens, writes)
+                                  : peak_of((const double*)data, type.width, tokens, writes);
+      }
+      peak = kept.peak;
+    } else {
+      problem.numbers(worker, value, tokens, kept.computed);
+      sums.call.data = kept.computed.data(), sums.call.stride = writes, sums.call.is_double = 1;
+      peak = peak_of(kept.computed.data(), writes, tokens, writes);
+      kept.begun = false;
+    }
+    double reach = 1;
+    if (weights) {
+      reach = peak_of(weights, 1, tokens, 1);
+      if (!(reach <= kept.reach)) kept.begun = false, kept.reach = reach;
+      reach = kept.reach;
+    }
+    if (!(peak * reach < 0x1p900 && reach < 0x1p900) || tokens > 1 << 25) return LAYER;
+    if (!kept.begun) {
+      sums.start_anew((int32_t)queries, writes, problem.hands);
+      sums.call.top = top_of(peak * reach), sums.call.rows = tokens;
+      if (weights) {
+        kept.mass.start_anew((int32_t)queries, 1, problem.hands);
+        kept.mass.call.top = top_of(reach), kept.mass.call.rows = tokens, kept.mass.call.is_double = 1;
+        kept.mass.call.stride = 1;
+      }
+      kept.begun = true;
+    }
+    sums.call.labels = labels, sums.call.weights = weights, sums.call.divide = divide && !weights;
+    if (writes && !sums.add(team, problem.hands)) return LAYER;
+    std::vector<double>& to = problem.outs[out];
+    to = sums.out;
+    if (weights && divide) {
+      Sums& mass = kept.mass;
+      mass.call.data = weights, mass.call.labels = labels, mass.call.before = nullptr;
+      mass.start_anew((int32_t)queries, 1, problem.hands);
+      if (!mass.add(team, problem.hands)) return LAYER;
+      for (int64_t q = 0; q < queries; q++)
+        for (int32_t w = 0; w < writes && mass.out[q] != 0; w++) to[q * writes + w] /= mass.out[q];
+    }
+    if (divide && !fall_back(problem, worker, queries, weights ? &kept.mass.out : nullptr, sums.counts, to)) return LAYER;
+    if (masked) problem.count(number, once ? problem.tokens[query] : queries, 0, 0);
+    return GOING;
+  }
+
+  // The query of every key, or none.
+  const int32_t* labelled(Problem& problem, Summing& kept, int64_t tokens) const {
+    if (ranking >= 0) {
+      kept.labels[kept.turn].assign(problem.members[ranking].begin(), problem.members[ranking].end());
+      return kept.labels[kept.turn].data();
+    }
+    const int32_t* from = slot >= 0 && !problem.slots[slot].empty ? (const int32_t*)problem.slots[slot].now : nullptr;
+    if (same && from) return from;
+    std::vector<int32_t>& made = kept.labels[kept.turn];
+    made.resize(tokens);
+    for (int64_t i = 0; i < tokens; i++) {
+      const int32_t c = slot < 0 ? 0 : from && from[i] >= 0 ? from[i] : classes;
+      made[i] = same ? (c == classes ? -1 : c) : label[c];
+    }
+    return made.data();
+  }
+
+  const double* weighted(Problem& problem, Worker& worker, Summing& kept, int64_t tokens) const {
+    if (number_of.empty() && !weight.count()) return nullptr;
+    std::vector<double>& made = kept.weights[kept.turn];
+    if (weight.count()) {
+      problem.numbers(worker, weight, tokens, made);
+      return made.data();
+    }
+    made.resize(tokens);
+    const int32_t* from = slot >= 0 && !problem.slots[slot].empty ? (const int32_t*)problem.slots[slot].now : nullptr;
+    for (int64_t i = 0; i < tokens; i++) made[i] = number_of[slot < 0 ? 0 : from && from[i] >= 0 ? from[i] : classes];
+    return made.data();
+  }
+
+  bool fall_back(Problem& problem, Worker& worker, int64_t queries, const std::vector<double>* mass,
+                 const std::vector<int64_t>& counts, std::vector<double>& to) const {
+    std::vector<double> own_values;
+    for (int64_t q = 0; q < queries; q++) {
+      if (mass ? (*mass)[q] != 0 : counts[q] != 0) continue;
+      if (!own) return false;
+      if (own_values.empty()) problem.numbers(worker, own_value, queries, own_values);
+      std::copy(own_values.begin() + q * writes, own_values.begin() + (q + 1) * writes, to.begin() + q * writes);
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Instruction> make_gather(Code& code) { return std::make_unique<Gather>(code); }
+
+}  // namespace weftc

@@ -1,0 +1,758 @@
+// The interpreter, its slots, and the instructions that look at one token at a time. See machine.h.
+
+#include "machine.h"
+
+#include "adder.h"
+
+namespace weftc {
+
+static int32_t small(Code& code) { return (int32_t)code.next(); }
+
+Rows::Rows(Code& code) {
+  const int32_t rows = small(code);
+  exact = code.next();
+  for (int32_t r = 0; r < rows; r++) {
+    const int32_t many = small(code);
+    for (int32_t t = 0; t < many; t++) {
+      Term term;
+      term.slot = small(code), term.column = small(code), term.factor = code.number();
+      terms.push_back(term);
+    }
+    start.push_back((int32_t)terms.size());
+  }
+  plain = rows > 0 && (int32_t)terms.size() == rows;
+  for (int32_t r = 0; plain && r < rows; r++) {
+    const Term& term = terms[r];
+    plain = start[r] == r && term.factor == 1 && term.slot == terms[0].slot && term.column == terms[0].column + r;
+  }
+  if (plain) slot = terms[0].slot, column = terms[0].column;
+}
+
+bool Rows::reads(int32_t wanted) const {
+  return std::any_of(terms.begin(), terms.end(), [&](const Term& term) { return term.slot == wanted; });
+}
+
+Score::Score(Code& code) {
+  const int32_t many = small(code);
+  exact = code.next();
+  for (int32_t p = 0; p < many; p++) {
+    Part part;
+    part.distance = code.next(), part.side = small(code), part.coefficient = code.number();
+    part.query = Rows(code), part.keys = Rows(code);
+    if (part.side) part.scale = Rows(code);
+    part.at = features, features += part.query.count();
+    if (part.side) part.scale_at = features++;
+    terms = std::max(terms, part.query.count());
+    parts.push_back(std::move(part));
+  }
+}
+
+// ---------------------------------------------------------------- problems
+Problem::Problem(Machine& machine, int64_t number) : machine(machine), number(number) {
+  for (const auto& starts : machine.starts) tokens.push_back(starts[number + 1] - starts[number]);
+  slots.resize(machine.types.size());
+  for (size_t s = 0; s < slots.size(); s++) {
+    const SlotType& type = machine.types[s];
+    const SlotArrays& from = machine.arrays[s];
+    const int64_t first = machine.starts[type.stream][number];
+    const auto own = [&](void* all) -> void* {
+      if (!all) return nullptr;
+      if (type.kind == UNIFORM) return (double*)all + number * type.width;
+      if (type.kind == INDEX) return (int32_t*)all + first;
+      return type.single ? (void*)((float*)all + first * type.width) : (void*)((double*)all + first * type.width);
+    };
+    Slot& slot = slots[s];
+    slot.now = own(from.given), slot.room[0] = own(from.room[0]), slot.room[1] = own(from.room[1]);
+    slot.empty = !slot.now && type.kind != LAZY && type.kind != NOISE && type.kind != IDENTITY;
+    slot.values = from.values ? from.values + first : nullptr;
+  }
+  outs.resize(machine.outs), members.resize(machine.rankings);
+  snapshots.resize(machine.groups.size()), earlier.resize(machine.groups.size());
+  memory.resize(machine.list.size());
+}
+
+Problem::~Problem() = default;
+
+const SlotType& Problem::type(int32_t slot) const { return machine.types[slot]; }
+
+void Problem::take_over(int32_t slot) {
+  Slot& own = slots[slot];
+  void* made = room(slot);
+  own.before = own.empty ? nullptr : own.now;
+  own.now = made, own.empty = false, own.moved = true;
+}
+
+void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t column, double* out) {
+  const SlotType& kind = type(at);
+  const Slot& slot = slots[at];
+  if (slot.empty) return std::fill(out, out + LANES, 0.0);
+  switch (kind.kind) {
+    case UNIFORM:
+      return std::fill(out, out + LANES, ((const double*)slot.now)[column]);
+    case DENSE: {
+      const int64_t step = kind.width;
+      if (kind.single) {
+        const float* from = (const float*)slot.now + column;
+        if (!block.list && block.many == LANES) {
+          from += block.first * step;
+          for (int e = 0; e < LANES; e++) out[e] = (double)from[e * step];
+          return;
+        }
+        for (int e = 0; e < LANES; e++) out[e] = (double)from[block.token(e) * step];
+      } else {
+        const double* from = (const double*)slot.now + column;
+        for (int e = 0; e < LANES; e++) out[e] = from[block.token(e) * step];
+      }
+      return;
+    }
+    case INDEX: {
+      const int32_t* from = (const int32_t*)slot.now;
+      for (int e = 0; e < LANES; e++) {
+        const int64_t token = block.token(e);
+        out[e] = from[token] == column ? (slot.values ? slot.values[token] : 1.0) : 0.0;
+      }
+      return;
+    }
+    case IDENTITY:
+      for (int e = 0; e < LANES; e++) out[e] = block.token(e) == column ? 1.0 : 0.0;
+      return;
+    case LAZY: {
+      Worker::Tiles& tiles = worker.tiles[kind.group];
+      if (tiles.serial != block.serial || !block.serial) {
+        fill_tiles(*this, worker, block, kind.group, snapshots[kind.group]);
+        tiles.serial = block.serial;
+      }
+      const auto& made = machine.groups[kind.group].slots;
+      const size_t which = std::find(made.begin(), made.end(), at) - made.begin();
+      std::memcpy(out, tiles.slots[which][column].v, sizeof(Lane));
+      return;
+    }
+    case NOISE:
+      draw(kind.group, machine.seeds[number], kind.name, machine.base + layer, block, column, out);
+      if (kind.single)
+        for (int e = 0; e < LANES; e++) out[e] = (double)(float)out[e];
+      return;
+  }
+}
+
+void Problem::rows(Worker& worker, const Block& block, const Rows& all, Lane* out, Lane* sizes) {
+  const int32_t count = all.count();
+  if (all.plain && !sizes && !slots[all.slot].empty && type(all.slot).kind == DENSE && type(all.slot).single) {
+    const int64_t step = type(all.slot).width;  // row by row: every number is loaded once
+    const float* from = (const float*)slots[all.slot].now + all.column;
+    for (int e = 0; e < LANES; e++) {
+      const float* row = from + block.token(e) * step;
+      for (int32_t r = 0; r < count; r++) out[r].v[e] = (double)row[r];
+    }
+    return;
+  }
+  std::vector<Lane> every;
+  for (int32_t r = 0; r < count; r++) {
+    const int32_t first = all.start[r], many = all.start[r + 1] - first;
+    double* to = out[r].v;
+    if (sizes) std::fill(sizes[r].v, sizes[r].v + LANES, 0.0);
+    if (!many) std::fill(to, to + LANES, 0.0);
+    const bool apart = all.exact && many > 2;
+    Lane more;
+    if (apart) every.resize(many);
+    for (int32_t t = 0; t < many; t++) {
+      const Term& term = all.terms[first + t];
+      double* number = apart ? every[t].v : t ? more.v : to;
+      column(worker, block, term.slot, term.column, number);
+      if (term.factor != 1)
+        for (int e = 0; e < LANES; e++) number[e] *= term.factor;
+      if (sizes)
+        for (int e = 0; e < LANES; e++) sizes[r].v[e] += std::fabs(number[e]);
+      if (t && !apart)
+        for (int e = 0; e < LANES; e++) to[e] += more.v[e];
+    }
+    for (int e = 0; e < LANES && apart; e++) {
+      worker.terms.clear();
+      for (int32_t t = 0; t < many; t++) worker.terms.push_back(every[t].v[e]);
+      to[e] = exact_sum(worker.terms, worker.parts);
+    }
+  }
+}
+
+void Problem::features(Worker& worker, const Block& block, const Score& score, bool query, Lane* out, Lane* sizes) {
+  for (const Part& part : score.parts) {
+    rows(worker, block, query ? part.query : part.keys, out + part.at, sizes ? sizes + part.at : nullptr);
+    if (part.side == (query ? 1 : 2)) rows(worker, block, part.scale, out + part.scale_at);
+  }
+}
+
+void Problem::side(Worker& worker, const Score& score, bool query, int64_t count, Side& out) {
+  out.tokens = count, out.width = score.features;
+  out.number.assign(count * score.features, 0.0);
+  std::vector<Lane> lanes(score.features);
+  for (int64_t first = 0; first < count; first += LANES) {
+    Block some = block(first, count);
+    some.serial = ++serial;
+    features(worker, some, score, query, lanes.data());
+    for (int e = 0; e < some.many; e++)
+      for (int32_t f = 0; f < score.features; f++) out.number[(first + e) * score.features + f] = lanes[f].v[e];
+  }
+  out.used.clear(), out.start.assign(1, 0);
+  for (int64_t token = 0; token < count; token++)
+    for (const Part& part : score.parts) {
+      for (int32_t f = 0; f < part.query.count(); f++)
+        if (part.distance || out.row(token)[part.at + f] != 0) out.used.push_back(part.at + f);
+      out.start.push_back((int32_t)out.used.size());
+    }
+}
+
+void Problem::numbers(Worker& worker, const Rows& all, int64_t count, std::vector<double>& out) {
+  const int32_t wide = all.count();
+  out.resize(count * wide);
+  std::vector<Lane> lanes(wide);
+  for (int64_t first = 0; first < count; first += LANES) {
+    Block some = block(first, count);
+    some.serial = ++serial;
+    rows(worker, some, all, lanes.data());
+    for (int e = 0; e < some.many; e++)
+      for (int32_t r = 0; r < wide; r++) out[(first + e) * wide + r] = lanes[r].v[e];
+  }
+}
+
+void Problem::count(int32_t instruction, int64_t bound, int64_t exact, int64_t all) {
+  const size_t place = ((size_t)layer * machine.list.size() + instruction) * 3;
+  if (place + 3 > tiers.size()) tiers.resize(place + 3);
+  tiers[place] += bound, tiers[place + 1] += exact, tiers[place + 2] += all;
+}
+
+// ---------------------------------------------------------------- classes of keys
+Classes::Classes(Code& code) {
+  slot = small(code), count = small(code), same = code.next();
+  if (same) return;
+  const int64_t queries = code.next();
+  start.push_back(0);
+  for (int64_t q = 0; q < queries; q++) {
+    const int64_t many = code.next();
+    for (int64_t c = 0; c < many; c++) list.push_back(small(code));
+    start.push_back((int32_t)list.size());
+  }
+}
+
+void Sorted::sort(const Problem& problem, const Classes& classes, int32_t keys) {
+  const int64_t tokens = problem.tokens[keys];
+  const Slot& slot = problem.slots[classes.slot];
+  start.assign(classes.count + 1, 0);
+  order.resize(tokens);
+  if (slot.empty) return;
+  const int32_t* label = (const int32_t*)slot.now;
+  for (int64_t i = 0; i < tokens; i++)
+    if (label[i] >= 0) start[label[i] + 1]++;
+  for (int32_t c = 0; c < classes.count; c++) start[c + 1] += start[c];
+  std::vector<int32_t> next(start.begin(), start.end() - 1);
+  for (int64_t i = 0; i < tokens; i++)
+    if (label[i] >= 0) order[next[label[i]]++] = (int32_t)i;
+}
+
+std::pair<const int32_t*, int64_t> Sorted::of(const Classes& classes, int64_t query, std::vector<int32_t>& room) const {
+  const auto one = [&](int32_t c) { return std::pair<const int32_t*, int64_t>(order.data() + start[c], start[c + 1] - start[c]); };
+  if (classes.same) return query < classes.count ? one((int32_t)query) : std::pair<const int32_t*, int64_t>(nullptr, 0);
+  const int32_t first = classes.start[query], last = classes.start[query + 1];
+  if (last - first == 1) return one(classes.list[first]);
+  room.clear();
+  for (int32_t at = first; at < last; at++) {
+    const auto [list, many] = one(classes.list[at]);
+    room.insert(room.end(), list, list + many);
+  }
+  std::sort(room.begin(), room.end());
+  return {room.data(), (int64_t)room.size()};
+}
+
+// ---------------------------------------------------------------- writing slots
+// A slot while it is written: rounded as it is stored; whether all numbers are finite.
+struct Written {
+  Problem& problem;
+  int32_t slot;
+  void* to;
+  int32_t width;
+  bool single, uniform;
+
+  Written(Problem& problem, int32_t slot)
+      : problem(problem), slot(slot), to(problem.room(slot)), width(problem.type(slot).width),
+        single(problem.type(slot).single), uniform(problem.type(slot).kind == UNIFORM) {}
+
+  bool put(const Block& block, int32_t column, const double* from) const {
+    bool good = true;
+    for (int e = 0; e < block.many; e++) {
+      const double number = single ? (double)(float)from[e] : from[e];
+      good &= number - number == 0;
+      if (uniform) return ((double*)to)[column] = number, good;
+      const int64_t at = (block.first + e) * width + column;
+      if (single) ((float*)to)[at] = (float)number;
+      else ((double*)to)[at] = number;
+    }
+    return good;
+  }
+};
+
+enum Function { PRODUCT, RECIPROCAL, LOG, EXP, SQRT, RELU, RELU2, TANH, COPY, UNIT, LAYERED, ABSOLUTE, SELECT };
+
+// Token by token: slots = carry z + out f(A z, B z).
+struct Map : Instruction {
+  struct Target {
+    int32_t slot, column;
+    std::vector<std::pair<int32_t, double>> out;
+  };
+  int32_t stream, function;
+  bool once;
+  Rows a, b, carry;
+  std::vector<Target> targets;
+  std::vector<int32_t> slots;
+
+  explicit Map(Code& code) {
+    stream = small(code), once = code.next(), function = small(code);
+    a = Rows(code), b = Rows(code), carry = Rows(code);
+    targets.resize(carry.count());
+    for (Target& target : targets) {
+      target.slot = small(code), target.column = small(code);
+      const int32_t many = small(code);
+      for (int32_t t = 0; t < many; t++) {
+        const int32_t hidden = small(code);
+        target.out.emplace_back(hidden, code.number());
+      }
+      if (std::find(slots.begin(), slots.end(), target.slot) == slots.end()) slots.push_back(target.slot);
+    }
+  }
+
+  Outcome run(Problem& problem, Team& team) const override {
+    const int64_t tokens = rows_of(problem, stream, once);
+    std::vector<Written> written;
+    for (const Target& target : targets) written.emplace_back(problem, target.slot);
+    std::atomic<bool> good{true};
+    const bool whole = in_parts(team, tokens, 4096, [&](int64_t first, int64_t last, int who) {
+      Worker& worker = problem.worker(who);
+      std::vector<Lane> left(a.count()), right(b.count()), kept(targets.size());
+      std::vector<double> terms, parts;
+      for (int64_t at = first; at < last; at += LANES) {
+        const Block block = problem.block(at, last);
+        problem.rows(worker, block, a, left.data());
+        problem.rows(worker, block, b, right.data());
+        problem.rows(worker, block, carry, kept.data());
+        if (!apply(problem, worker, block, left, right, terms, parts)) good = false;
+        for (size_t t = 0; t < targets.size(); t++) {
+          Lane total;
+          add(targets[t], left, kept[t], total, terms, parts);
+          if (!written[t].put(block, targets[t].column, total.v)) good = false;
+        }
+      }
+    });
+    if (!whole) return MEMORY;
+    if (!good) return LAYER;
+    for (int32_t slot : slots) problem.take_over(slot);
+    return GOING;
+  }
+
+  static void add(const Target& target, const std::vector<Lane>& hidden, const Lane& kept, Lane& total,
+                  std::vector<double>& terms, std::vector<double>& parts) {
+    if (target.out.size() <= 2) {
+      for (int e = 0; e < LANES; e++) {
+        double sum = 0;
+        for (const auto& [h, factor] : target.out) sum += factor * hidden[h].v[e];
+        total.v[e] = kept.v[e] + sum;
+      }
+      return;
+    }
+    for (int e = 0; e < LANES; e++) {
+      terms.clear();
+      for (const auto& [h, factor] : target.out) terms.push_back(factor * hidden[h].v[e]);
+      total.v[e] = kept.v[e] + exact_sum(terms, parts);
+    }
+  }
+
+  // The function, in place of its first argument; false where a number has no value, or only exact arithmetic tells.
+  bool apply(Problem& problem, Worker& worker, const Block& block, std::vector<Lane>& x, const std::vector<Lane>& y,
+             std::vector<double>& terms, std::vector<double>& parts) const {
+    if (function == UNIT || function == LAYERED) return norm(problem, worker, block, x, y, terms, parts);
+    bool good = true;
+    for (size_t h = 0; h < x.size(); h++) {
+      double* v = x[h].v;
+      for (int e = 0; e < LANES; e++) {
+        const double w = v[e];
+        switch (function) {
+          case PRODUCT: v[e] = w * y[h].v[e]; break;
+          case RECIPROCAL: v[e] = 1 / w; break;
+          case LOG: v[e] = std::log(w); break;
+          case EXP: v[e] = std::exp(w); break;
+          case SQRT: v[e] = std::sqrt(w); break;
+          case RELU: v[e] = w > 0 ? w : 0; break;
+          case RELU2: v[e] = w > 0 ? w * w : 0; break;
+          case TANH: v[e] = std::tanh(w); break;
+          case ABSOLUTE: v[e] = std::fabs(w); break;
+          case SELECT: v[e] = y.back().v[e] > 0.5 ? w : y[h].v[e]; break;
+          default: break;
+        }
+      }
+      for (int e = 0; e < block.many; e++) good &= v[e] - v[e] == 0;
+    }
+    return good;
+  }
+
+  bool norm(Problem& problem, Worker& worker, const Block& block, std::vector<Lane>& x, const std::vector<Lane>& y,
+            std::vector<double>& terms, std::vector<double>& parts) const {
+    double sizes[LANES] = {};  // of what each vector is the sum of
+    Lane number;
+    for (int32_t r = 0; r < a.count(); r++) {
+      double size[LANES] = {};
+      for (int32_t t = a.start[r]; t < a.start[r + 1]; t++) {
+        problem.column(worker, block, a.terms[t].slot, a.terms[t].column, number.v);
+        for (int e = 0; e < LANES; e++) size[e] += std::fabs(a.terms[t].factor * number.v[e]);
+      }
+      for (int e = 0; e < LANES; e++) sizes[e] = std::max(sizes[e], size[e]);
+    }
+    for (int e = 0; e < block.many; e++) {
+      if (function == LAYERED) {
+        terms.clear();
+        for (const Lane& lane : x) terms.push_back(lane.v[e]);
+        const double mean = exact_sum(terms, parts) / (double)x.size();
+        for (Lane& lane : x) lane.v[e] -= mean;
+      }
+      double longest = 0;
+      for (const Lane& lane : x) longest = std::max(longest, std::fabs(lane.v[e]));
+      if (!(longest - longest == 0)) return false;
+      if (sizes[e] > 0 && longest <= 0x1p-20 * sizes[e]) return false;  // rounding may hide a zero, and make one
+      if (longest == 0) {
+        if (y.empty()) return false;
+        for (size_t h = 0; h < x.size(); h++) x[h].v[e] = y[h].v[e];
+        continue;
+      }
+      int power;
+      std::frexp(longest, &power);
+      terms.clear();
+      for (Lane& lane : x) {
+        lane.v[e] = std::ldexp(lane.v[e], -power);
+        terms.push_back(lane.v[e] * lane.v[e]);
+      }
+      const double length = std::sqrt(exact_sum(terms, parts));
+      for (Lane& lane : x) lane.v[e] /= length;
+    }
+    return true;
+  }
+};
+
+// Slots after an attention sub-layer: what the carry leaves, plus what the heads add.
+struct Write : Instruction {
+  struct Add {
+    int32_t head, wide;
+    std::vector<int32_t> columns;  // of what the head adds, for every column of the slot; -1: none
+  };
+  struct Target {
+    int32_t slot, mode;  // 0: numbers, 1: nothing from here on, 2: an index, or rows made when read
+    bool once, carried;
+    Rows carry;
+    std::vector<Add> adds;
+  };
+  int32_t stream;
+  std::vector<Target> targets;
+
+  explicit Write(Code& code) {
+    targets.resize(code.next());
+    for (Target& target : targets) {
+      target.slot = small(code), target.mode = small(code);
+      if (target.mode) continue;
+      target.once = code.next(), target.carried = code.next();
+      if (target.carried) target.carry = Rows(code);
+      target.adds.resize(code.next());
+      for (Add& add : target.adds) {
+        add.head = small(code), add.wide = small(code);
+        const int32_t many = small(code);
+        for (int32_t c = 0; c < many; c++) add.columns.push_back(small(code));
+      }
+    }
+  }
+
+  Outcome run(Problem& problem, Team& team) const override {
+    std::atomic<bool> good{true};
+    for (const Target& target : targets) {
+      if (target.mode) continue;
+      const SlotType& type = problem.type(target.slot);
+      const Written written(problem, target.slot);
+      const int64_t tokens = rows_of(problem, type.stream, target.once);
+      const bool whole = in_parts(team, tokens, 4096, [&](int64_t first, int64_t last, int who) {
+        std::vector<Lane> kept(target.carried ? type.width : 0);
+        for (int64_t at = first; at < last; at += LANES) {
+          const Block block = problem.block(at, last);
+          if (target.carried) problem.rows(problem.worker(who), block, target.carry, kept.data());
+          for (int32_t c = 0; c < type.width; c++) {
+            Lane total = target.carried ? kept[c] : Lane{};
+            for (const Add& add : target.adds) {
+              if (add.columns[c] < 0) continue;
+              const std::vector<double>& out = problem.outs[add.head];
+              const bool one = (int64_t)out.size() == add.wide;
+              for (int e = 0; e < block.many; e++)
+                total.v[e] += out[(one ? 0 : at + e) * add.wide + add.columns[c]];
+            }
+            if (!written.put(block, c, total.v)) good = false;
+          }
+        }
+      });
+      if (!whole) return MEMORY;
+    }
+    if (!good) return LAYER;
+    for (const Target& target : targets) {
+      Slot& slot = problem.slots[target.slot];
+      if (target.mode == 1) slot.before = slot.empty ? nullptr : slot.now, slot.empty = slot.moved = true;
+      else if (problem.type(target.slot).kind == LAZY) slot.empty = false;
+      else problem.take_over(target.slot);
+    }
+    return GOING;
+  }
+};
+
+// ---------------------------------------------------------------- layers
+static std::unique_ptr<Instruction> make(Code& code) {
+  switch (code.next()) {
+    case 1: return std::make_unique<Map>(code);
+    case 2: return std::make_unique<Write>(code);
+    case 3: return make_choose(code);
+    case 4: return make_gather(code);
+    case 5: return make_rank(code);
+    case 6: return make_soft(code);
+    case 7: return make_lazy(code);
+    default: return make_member_soft(code);
+  }
+}
+
+bool Problem::unchanged(Team& team) {
+  for (size_t s = 0; s < slots.size(); s++) {
+    const SlotType& kind = type((int32_t)s);
+    const Slot& slot = slots[s];
+    if (!kind.field || !slot.moved || kind.kind == LAZY) continue;
+    if (!slot.before || slot.empty) return false;
+    const int64_t many = (kind.kind == UNIFORM ? 1 : tokens[kind.stream]) * (kind.kind == INDEX ? 1 : kind.width);
+    if (kind.kind == INDEX) {
+      if (std::memcmp(slot.now, slot.before, many * sizeof(int32_t))) return false;
+    } else if (kind.single && kind.kind == DENSE) {
+      if (!std::equal((float*)slot.now, (float*)slot.now + many, (float*)slot.before)) return false;
+    } else if (!std::equal((double*)slot.now, (double*)slot.now + many, (double*)slot.before)) {
+      return false;
+    }
+  }
+  for (size_t g = 0; g < machine.groups.size(); g++)
+    if (!same(team, (int32_t)g)) return false;
+  return true;
+}
+
+// Whether lazy fields hold what they held before the layer.
+bool Problem::same(Team& team, int32_t group) {
+  const LazyGroup& lazy = machine.groups[group];
+  const bool counts = std::any_of(lazy.slots.begin(), lazy.slots.end(), [&](int32_t s) { return type(s).field; });
+  if (!counts) return true;
+  if (earlier[group].keys.number.empty()) return false;
+  if (earlier[group].keys.number == snapshots[group].keys.number && earlier[group].values == snapshots[group].values)
+    return true;
+  std::atomic<bool> equal{true};
+  in_parts(team, tokens[lazy.query], 4096, [&](int64_t first, int64_t last, int who) {
+    for (int64_t at = first; at < last && equal; at += LANES) {
+      const Block some = block(at, last);
+      auto& tiles = worker(who).tiles[group];
+      fill_tiles(*this, worker(who), some, group, earlier[group]);
+      const auto old = tiles.slots;
+      fill_tiles(*this, worker(who), some, group, snapshots[group]);
+      tiles.serial = 0;
+      for (size_t s = 0; s < lazy.slots.size(); s++)
+        for (size_t c = 0; c < old[s].size() && type(lazy.slots[s]).field; c++)
+          if (!std::equal(old[s][c].v, old[s][c].v + some.many, tiles.slots[s][c].v)) equal = false;
+    }
+  });
+  return equal;
+}
+
+// As it was before the layer under way.
+void Problem::roll_back() {
+  for (size_t s = 0; s < slots.size(); s++) {
+    Slot& slot = slots[s];
+    if (!slot.moved) continue;
+    slot.now = slot.before, slot.empty = !slot.before, slot.moved = false;
+  }
+  snapshots = earlier;
+  for (auto& kept : memory) kept.reset();
+  at = machine.begins;
+}
+
+void Problem::go(Team& team, int32_t many, int64_t last, int32_t stop, bool until_stable) {
+  hands = many;
+  workers.resize(std::max<size_t>(workers.size(), (size_t)machine.threads));
+  for (Worker& each : workers) each.tiles.resize(machine.groups.size());
+  outcome = GOING;
+  const int32_t end = (int32_t)machine.list.size();
+  for (;;) {
+    if (at == machine.begins) {
+      if (layer >= last || stable) return;
+      for (Slot& slot : slots) slot.moved = false;
+    }
+    if (at < end) outcome = machine.list[at]->run(*this, team);
+    if (outcome == LAYER && at >= machine.begins) roll_back();
+    if (outcome != GOING) return;
+    settled = false;
+    if (++at == stop) return;
+    if (at < end) continue;
+    stable = until_stable && unchanged(team);
+    if (until_stable) earlier = snapshots;
+    layer++, at = machine.begins;
+  }
+}
+
+// Lets all problems hold their slots in the first room, and what was there before the last layer in the second.
+static void line_up(Problem& problem) {
+  for (size_t s = 0; s < problem.slots.size(); s++) {
+    Slot& slot = problem.slots[s];
+    const SlotType& type = problem.type((int32_t)s);
+    if (!slot.room[0] || slot.room[0] == slot.room[1]) continue;
+    const int64_t many = (type.kind == UNIFORM ? 1 : problem.tokens[type.stream]) * (type.kind == INDEX ? 1 : type.width);
+    const int64_t bytes = many * (type.kind == INDEX || (type.single && type.kind == DENSE) ? 4 : 8);
+    if (slot.now == slot.room[1]) std::swap_ranges((char*)slot.now, (char*)slot.now + bytes, (char*)slot.room[0]);
+    else if (slot.now && slot.now != slot.room[0]) std::memcpy(slot.room[0], slot.now, bytes);
+    if (slot.now == slot.room[1] && slot.before && slot.before != slot.room[0])
+      std::memcpy(slot.room[1], slot.before, bytes);
+    else if (slot.now == slot.room[0] && slot.before && slot.before != slot.room[1])
+      std::memcpy(slot.room[1], slot.before, bytes);
+    if (slot.now) slot.now = slot.room[0];
+    if (slot.before) slot.before = slot.room[1];
+    problem.memory.clear(), problem.memory.resize(problem.machine.list.size());
+  }
+}
+
+}  // namespace weftc
+
+using weftc::Machine;
+using weftc::Problem;
+
+extern "C" {
+
+constexpr int64_t CODE_VERSION = 1;  // the way plans are written
+
+// A machine for a plan and the arrays of a batch; null where memory ran out or the plan is written another way.
+// code: version, streams, slots, (kind, stream, width, single, field, group, name) each, groups of lazy slots, heads'
+// results, rankings, instructions before the first layer, instructions, then these. arrays: (slots, 4) addresses.
+void* weftc_machine(const int64_t* code, const double* real, void* const* arrays, const double* peaks, int64_t problems,
+                   const int64_t* const* starts, const uint64_t* seeds, int32_t single, int32_t threads, int64_t base) {
+  try {
+    weftc::Code read{code, real};
+    if (read.next() != CODE_VERSION) return nullptr;
+    auto machine = std::make_unique<Machine>();
+    machine->single = single, machine->threads = threads, machine->base = base;
+    machine->streams = (int32_t)read.next();
+    const int64_t slots = read.next();
+    for (int64_t s = 0; s < slots; s++) {
+      weftc::SlotType type;
+      type.kind = (int32_t)read.next(), type.stream = (int32_t)read.next(), type.width = (int32_t)read.next();
+      type.single = read.next(), type.field = read.next(), type.group = (int32_t)read.next(), type.name = read.next();
+      machine->types.push_back(type);
+      machine->arrays.push_back({arrays[4 * s], {arrays[4 * s + 1], arrays[4 * s + 2]}, (double*)arrays[4 * s + 3]});
+      machine->peaks.push_back(peaks[s]);
+    }
+    const int64_t groups = read.next();
+    machine->groups.resize(groups);
+    for (auto& group : machine->groups) {
+      group.query = (int32_t)read.next(), group.keys = (int32_t)read.next();
+      group.score = weftc::Score(read);
+      group.single = single;
+      const int64_t made = read.next();
+      for (int64_t s = 0; s < made; s++) group.slots.push_back((int32_t)read.next());
+      group.heads.resize(read.next());
+      for (auto& head : group.heads) {
+        head.kind = (int32_t)read.next(), head.slot = (int32_t)read.next(), head.names = (int32_t)read.next();
+        const int64_t factors = read.next();
+        for (int64_t f = 0; f < factors; f++) head.factor.push_back(read.number());
+        head.value = weftc::Rows(read);
+      }
+    }
+    machine->outs = (int32_t)read.next(), machine->rankings = (int32_t)read.next();
+    machine->begins = (int32_t)read.next();
+    const int64_t many = read.next();
+    for (int64_t i = 0; i < many; i++) {
+      machine->list.push_back(weftc::make(read));
+      machine->list.back()->number = (int32_t)i;
+    }
+    for (int32_t s = 0; s < machine->streams; s++) machine->starts.emplace_back(starts[s], starts[s] + problems + 1);
+    machine->seeds.assign(seeds, seeds + problems);
+    for (int64_t p = 0; p < problems; p++) machine->problems.push_back(std::make_unique<Problem>(*machine, p));
+    return machine.release();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+void weftc_machine_free(void* machine) { delete (Machine*)machine; }
+
+// Runs every problem up to layer `last`, or until instruction `stop` comes next (-1: none). Status of each, (problems, 5): outcome, layers so far, whether
+// it stands still, the instruction it stopped at, rows in doubt. 1: memory ran out.
+int32_t weftc_machine_run(void* handle, int64_t last, int32_t stop, int32_t until_stable, int64_t work, int64_t* status) {
+  Machine& machine = *(Machine*)handle;
+  try {
+    const int64_t many = (int64_t)machine.problems.size();
+    const bool side_by_side = many >= 2 * machine.threads || work < 1 << 16;
+    const int threads = machine.threads;
+    if (side_by_side) {
+      const int used = many == 1 ? 1 : threads;
+      weftc::Team::run(used, [&](weftc::Team& team) {
+        const int64_t each = std::max<int64_t>(1, std::min<int64_t>(64, many / (8 * used)));
+        team.ranges(many, each, [&](int64_t first, int64_t past, int) {
+          weftc::Team::run(1, [&](weftc::Team& alone) {
+            for (int64_t p = first; p < past; p++) machine.problems[p]->go(alone, 1, last, stop, until_stable);
+          });
+        });
+      });
+    } else {
+      weftc::Team::run(threads, [&](weftc::Team& team) {
+        for (auto& problem : machine.problems) problem->go(team, threads, last, stop, until_stable);
+      });
+    }
+    for (int64_t p = 0; p < many; p++) {
+      const Problem& problem = *machine.problems[p];
+      int64_t* out = status + 5 * p;
+      out[0] = problem.outcome, out[1] = problem.layer, out[2] = problem.stable, out[3] = problem.at;
+      out[4] = (int64_t)problem.doubt.size();
+      if (problem.outcome == weftc::MEMORY) return 1;
+    }
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+// The rows in doubt of a problem.
+void weftc_machine_doubt(void* handle, int64_t problem, int64_t* rows) {
+  const auto& doubt = ((Machine*)handle)->problems[problem]->doubt;
+  std::copy(doubt.begin(), doubt.end(), rows);
+}
+
+// Takes over what the caller decided for the rows in doubt: `labels` of each; and counts the tiers.
+void weftc_machine_settle(void* handle, int64_t number, const int32_t* labels, int64_t bound, int64_t exact) {
+  Problem& problem = *((Machine*)handle)->problems[number];
+  problem.settled = true;
+  problem.count(problem.at, bound, exact, 0);
+  problem.answers.assign(labels, labels + problem.doubt.size());
+}
+
+// A problem that runs no further: it stands still already.
+void weftc_machine_stop(void* handle, int64_t number) { ((Machine*)handle)->problems[number]->stable = true; }
+
+// Lets slots lie where the caller looks for them: now in the first room, before the last layer in the second.
+// empty: (problems, slots), whether a slot holds nothing.
+void weftc_machine_line_up(void* handle, uint8_t* empty) {
+  Machine& machine = *(Machine*)handle;
+  for (auto& problem : machine.problems) {
+    weftc::line_up(*problem);
+    for (const auto& slot : problem->slots) *empty++ = slot.empty;
+  }
+}
+
+// Where the slots of a problem lie now; null: nothing.
+void weftc_machine_slots(void* handle, int64_t number, const void** now) {
+  for (const auto& slot : ((Machine*)handle)->problems[number]->slots) *now++ = slot.empty ? nullptr : slot.now;
+}
+
+// The tiers of all problems together, added to (layers, instructions, 3), and forgotten.
+void weftc_machine_tiers(void* handle, int64_t layers, int64_t* out) {
+  Machine& machine = *(Machine*)handle;
+  for (auto& problem : machine.problems) {
+    const size_t many = std::min(problem->tiers.size(), (size_t)layers * machine.list.size() * 3);
+    for (size_t t = 0; t < many; t++) out[t] += problem->tiers[t];
+  }
+}
+}

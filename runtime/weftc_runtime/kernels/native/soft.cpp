@@ -1,0 +1,655 @@
+// Soft heads: weights of all keys, and sums of values with them, in float64.
+//
+// 64 tokens of one side are looked at together, one to a lane; those of the other side come one by one. Scores of
+// distances are sums of squared differences. Exponentials are taken relative to a reference that is raised only where a
+// score is far above it. Sums are added over runs of at most 32 terms, and beyond with their errors, so that these do not
+// grow with the number of keys; they are cut by that number alone: the same bits for any threads.
+
+#include "machine.h"
+
+namespace weftc {
+
+enum Kind { SOFTMAX, EXPONENTIAL, SUM, NORMALIZE, LSE, BEST };
+
+namespace {
+
+constexpr int EIGHTS = LANES / 8;
+constexpr double HIGH = 16;  // how far a score may be above the reference
+constexpr double NONE = -std::numeric_limits<double>::infinity();
+constexpr int RUN = 32;
+
+inline Eight every(double x) { return Eight{} + x; }
+inline Eight larger(Eight a, Eight b) { return a > b ? a : b; }
+inline double largest(Eight a) {
+  double most = a[0];
+  for (int e = 1; e < 8; e++) most = a[e] > most ? a[e] : most;
+  return most;
+}
+
+// exp, to within a unit in the last place, or to 2^-32 where results are stored in float32. 0 below -700; no number above 709.
+template <bool Single>
+inline Eight exps(Eight x) {
+  const Eight low = every(-700.0), y = x < low ? low : x;
+  const Eight shifted = y * 1.4426950408889634074 + 6755399441055744.0, whole = shifted - 6755399441055744.0;
+  const Eight r = (y - whole * 0.693145751953125) - whole * 1.42860682030941723212e-6;
+  const Eight scale = (Eight)(((EightWhole)shifted + 1023) << 52);
+  Eight p;
+  if (Single) {
+    p = every(1.0 / 40320.0);
+  } else {
+    p = every(1.0 / 6227020800.0);
+    p = p * r + 1.0 / 479001600.0;
+    p = p * r + 1.0 / 39916800.0;
+    p = p * r + 1.0 / 3628800.0;
+    p = p * r + 1.0 / 362880.0;
+    p = p * r + 1.0 / 40320.0;
+  }
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * (r * r) + r;
+  const Eight found = (p + 1.0) * scale;
+  const Eight high = x > every(709.0) ? every(-NONE) : found;
+  return x < low ? Eight{} : high;
+}
+
+// log of positive normal numbers: 2 atanh((m - 1) / (m + 1)) and the power of two.
+inline Eight logs(Eight x) {
+  const EightWhole bits = (EightWhole)x;
+  const EightWhole power = ((bits - 0x3fe6a09e667f3bcd) >> 52);
+  const Eight m = (Eight)(bits - (power << 52));
+  const Eight s = (m - 1.0) / (m + 1.0), z = s * s;
+  Eight p = every(2.0 / 23);
+  for (int n = 21; n >= 3; n -= 2) p = p * z + 2.0 / n;
+  Eight e;
+  for (int i = 0; i < 8; i++) e[i] = (double)power[i];
+  return e * 0.693145751953125 + (2.0 * s + (s * z * p + e * 1.42860682030941723212e-6));
+}
+
+// A sum with its error: high + low.
+struct Exactly {
+  Eight high{}, low{};
+
+  void add(Eight more) {
+    const Eight sum = high + more, seen = sum - high;
+    low += (high - (sum - seen)) + (more - seen);
+    high = sum;
+  }
+  void scale(double by) { high *= by, low *= by; }
+};
+
+struct Two {
+  double high = 0, low = 0;
+
+  void add(double more) {
+    const double sum = high + more, seen = sum - high;
+    low += (high - (sum - seen)) + (more - seen);
+    high = sum;
+  }
+  void add(const Exactly& lanes, double by) {
+    for (int e = 0; e < 8; e++) add(lanes.high[e] * by), low += lanes.low[e] * by;
+  }
+  double sum() const { return high + low; }
+};
+
+// The score of one token of a side with 64 of the other.
+struct Scorer {
+  const Score& score;
+  const Side& side;
+  bool own_is_query;
+
+  inline void operator()(int64_t token, const Lane* lanes, Eight* out) const {
+    const double* own = side.row(token);
+    const int32_t* start = side.start.data() + token * score.parts.size();
+    if (score.parts.size() == 1 && score.parts[0].distance && !score.parts[0].side) {  // the most usual one
+      const Part& part = score.parts[0];
+      const int32_t many = part.query.count();
+      Eight raw[EIGHTS] = {};
+      for (int32_t f = 0; f < many; f++) add<true>(lanes[f], own[f], raw);
+      for (int i = 0; i < EIGHTS; i++) out[i] = raw[i] * part.coefficient;
+      return;
+    }
+    for (int i = 0; i < EIGHTS; i++) out[i] = Eight{};
+    for (size_t p = 0; p < score.parts.size(); p++) {
+      const Part& part = score.parts[p];
+      Eight raw[EIGHTS] = {};
+      for (int32_t u = start[p]; u < start[p + 1]; u++) {
+        const int32_t f = side.used[u];
+        if (part.distance) add<true>(lanes[f], own[f], raw);
+        else add<false>(lanes[f], own[f], raw);
+      }
+      double factor = part.coefficient;
+      if (part.side && (part.side == 1) == own_is_query) factor *= own[part.scale_at];
+      if (part.side && (part.side == 1) != own_is_query) {
+        const Eight* scale = lanes[part.scale_at].eights();
+        for (int i = 0; i < EIGHTS; i++) out[i] += raw[i] * factor * scale[i];
+      } else {
+        for (int i = 0; i < EIGHTS; i++) out[i] += raw[i] * factor;
+      }
+    }
+  }
+
+  template <bool Distance>
+  static inline void add(const Lane& lane, double own, Eight* raw) {
+    const Eight* x = lane.eights();
+    const Eight o = every(own);
+#pragma GCC unroll 8
+    for (int i = 0; i < EIGHTS; i++) {
+      if (Distance) {
+        const Eight gap = x[i] - o;
+        raw[i] += gap * gap;
+      } else {
+        raw[i] += x[i] * o;
+      }
+    }
+  }
+};
+
+struct Head {
+  int32_t query, keys, kind, writes, out;
+  bool once, number, other, diagonal, own_last, own_competes;
+  Score score;
+  Rows value, own_score, own_value;
+  std::vector<double> factor;  // of a number
+
+  explicit Head(Code& code) {
+    query = (int32_t)code.next(), keys = (int32_t)code.next(), kind = (int32_t)code.next(), writes = (int32_t)code.next();
+    out = (int32_t)code.next(), once = code.next(), other = code.next(), diagonal = code.next();
+    const int64_t own = code.next();
+    own_last = own == 1, own_competes = own == 2;
+    score = Score(code);
+    number = kind == LSE || kind == BEST;
+    if (number)
+      for (int32_t w = 0; w < writes; w++) factor.push_back(code.number());
+    else
+      value = Rows(code);
+    if (own_competes) own_score = Rows(code);
+    if (own) own_value = Rows(code);
+  }
+
+  int32_t sums() const { return number ? 0 : diagonal ? 1 : writes; }
+};
+
+// What keys come to for one query: exponentials relative to `peak`.
+struct Total {
+  double peak = NONE;
+  double mass = 0;
+  std::vector<double> sum;
+};
+
+// The result of one query; false where there is none.
+bool finish(const Head& head, Total& t, const double* own_score, const double* own_value, double* out) {
+  const int32_t sums = head.sums();
+  double from_own = 0;
+  if (head.own_competes) {
+    if (head.kind == SOFTMAX || head.kind == LSE) {
+      const double peak = std::max(t.peak, *own_score), left = std::exp(t.peak - peak);
+      from_own = std::exp(*own_score - peak);
+      for (double& each : t.sum) each *= left;
+      t.mass = t.mass * left + from_own, t.peak = peak;
+    } else if (head.kind == BEST) {
+      t.peak = std::max(t.peak, *own_score);
+    } else {
+      from_own = head.kind == EXPONENTIAL ? std::exp(*own_score) : *own_score;
+      t.mass += from_own;
+    }
+    for (int32_t w = 0; w < sums; w++) t.sum[w] += from_own * own_value[w];
+  }
+  const bool divides = head.kind == SOFTMAX || head.kind == NORMALIZE;
+  if ((divides && t.mass == 0) || (head.number && t.peak == NONE)) {
+    if (!head.own_last) return false;
+    std::copy(own_value, own_value + head.writes, out);
+    return true;
+  }
+  if (head.number) {
+    const double number = head.kind == BEST ? t.peak : t.peak + std::log(t.mass);
+    for (int32_t w = 0; w < head.writes; w++) out[w] = number * head.factor[w];
+  } else {
+    for (int32_t w = 0; w < sums; w++) out[w] = divides ? t.sum[w] / t.mass : t.sum[w];
+  }
+  for (int32_t w = 0; w < (head.number ? head.writes : sums); w++)
+    if (!(out[w] - out[w] == 0)) return false;
+  return true;
+}
+
+// Sums over keys, 64 of them to a block, of one query: relative to a reference.
+template <bool Single>
+struct Adding {
+  double peak = NONE;  // the reference; of a number that is the largest, that
+  Exactly mass;
+  std::vector<Exactly> sum;
+
+  void block(const Head& head, Eight* s, const Lane* values, int many, int64_t skip, int64_t column) {
+    alignas(64) double lanes[LANES];
+    const bool relative = head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
+    if (many < LANES || skip >= 0) {
+      std::memcpy(lanes, s, sizeof lanes);
+      const double nothing = relative || head.kind == EXPONENTIAL ? NONE : 0.0;
+      for (int e = many; e < LANES; e++) lanes[e] = nothing;
+      if (skip >= 0 && skip < many) lanes[skip] = nothing;
+      std::memcpy((void*)s, lanes, sizeof lanes);
+    }
+    if (relative) {
+      Eight most = s[0];
+      for (int i = 1; i < EIGHTS; i++) most = larger(most, s[i]);
+      const double top = largest(most);
+      if (top == NONE) return;
+      if (head.kind == BEST) {
+        peak = std::max(peak, top);
+        return;
+      }
+      if (!(top <= peak + HIGH)) {
+        if (peak != NONE) rescale(std::exp(peak - top));
+        peak = top;
+      }
+      for (int i = 0; i < EIGHTS; i++) s[i] = exps<Single>(s[i] - peak);
+    } else if (head.kind == EXPONENTIAL) {
+      for (int i = 0; i < EIGHTS; i++) s[i] = exps<Single>(s[i]);
+    }
+    if (head.kind != EXPONENTIAL && head.kind != SUM) {
+      Eight total = s[0];
+      for (int i = 1; i < EIGHTS; i++) total += s[i];
+      mass.add(total);
+    }
+    for (size_t w = 0; w < sum.size(); w++) {
+      const Eight* v = values[head.diagonal ? column : (int64_t)w].eights();
+      Eight total = s[0] * v[0];
+      for (int i = 1; i < EIGHTS; i++) total += s[i] * v[i];
+      sum[w].add(total);
+    }
+  }
+
+  void rescale(double by) {
+    mass.scale(by);
+    for (Exactly& each : sum) each.scale(by);
+  }
+
+  void start(const Head& head) {
+    peak = NONE, mass = Exactly{};
+    sum.assign(head.sums(), Exactly{});
+  }
+};
+
+struct Partial {  // of some keys, for one query
+  double peak;
+  Two mass;
+  std::vector<Two> sum;
+};
+
+void merge(const Head& head, const std::vector<Partial*>& parts, Total& out) {
+  out.peak = NONE;
+  for (const Partial* part : parts) out.peak = std::max(out.peak, part->peak);
+  Two mass;
+  std::vector<Two> sum(head.sums());
+  const bool relative = head.kind == SOFTMAX || head.kind == LSE;
+  for (const Partial* part : parts) {
+    if (relative && part->peak == NONE) continue;
+    const double by = relative ? std::exp(part->peak - out.peak) : 1.0;
+    mass.add(part->mass.high * by), mass.low += part->mass.low * by;
+    for (size_t w = 0; w < sum.size(); w++) sum[w].add(part->sum[w].high * by), sum[w].low += part->sum[w].low * by;
+  }
+  out.mass = mass.sum();
+  out.sum.resize(sum.size());
+  for (size_t w = 0; w < sum.size(); w++) out.sum[w] = sum[w].sum();
+}
+
+struct Soft : Instruction {
+  std::vector<Head> heads;  // with the same queries and keys
+
+  explicit Soft(Code& code) {
+    const int64_t many = code.next();
+    for (int64_t h = 0; h < many; h++) heads.emplace_back(code);
+  }
+
+  Outcome run(Problem& problem, Team& team) const override {
+    return problem.machine.single ? as<true>(problem, team) : as<false>(problem, team);
+  }
+
+  template <bool Single>
+  Outcome as(Problem& problem, Team& team) const {
+    const Head& first = heads[0];
+    const int64_t queries = rows_of(problem, first.query, first.once), keys = problem.tokens[first.keys];
+    bool good = true;
+    if (keys > queries || lazy(problem)) good = by_keys<Single>(problem, team, queries, keys);
+    else
+      for (const Head& head : heads) good = good && by_queries<Single>(problem, team, head, queries, keys);
+    return good ? GOING : LAYER;
+  }
+
+  // Whether keys hold what is made block by block.
+  bool lazy(const Problem& problem) const {
+    const auto made = [&](const Rows& rows) {
+      return std::any_of(rows.terms.begin(), rows.terms.end(),
+                         [&](const Term& term) { return problem.type(term.slot).kind == LAZY; });
+    };
+    for (const Head& head : heads) {
+      if (made(head.value)) return true;
+      for (const Part& part : head.score.parts)
+        if (made(part.keys)) return true;
+    }
+    return false;
+  }
+
+  // ---------------------------------------------------------------- one key to a lane
+  template <bool Single>
+  bool by_keys(Problem& problem, Team& team, int64_t queries, int64_t keys) const {
+    const int64_t each = std::max<int64_t>(4096, (keys / 32 + LANES) / LANES * LANES), parts = (keys + each - 1) / each;
+    std::vector<Side> sides(heads.size());
+    std::vector<std::vector<Partial>> found(heads.size());
+    for (size_t h = 0; h < heads.size(); h++) {
+      problem.side(problem.worker(0), heads[h].score, true, queries, sides[h]);
+      found[h].resize(parts * queries);
+    }
+    const uint64_t base = problem.serial;
+    problem.serial += keys;
+    const bool whole = team.ranges(keys, each, [&](int64_t first, int64_t last, int who) {
+      Worker& worker = problem.worker(who);
+      std::vector<std::vector<Adding<Single>>> adding(heads.size());
+      std::vector<std::vector<Lane>> lanes(heads.size()), values(heads.size());
+      for (size_t h = 0; h < heads.size(); h++) {
+        adding[h].resize(queries);
+        for (auto& one : adding[h]) one.start(heads[h]);
+        lanes[h].resize(heads[h].score.features), values[h].resize(heads[h].value.count());
+      }
+      for (int64_t at = first; at < last; at += LANES) {
+        Block block = problem.block(at, last);
+        block.serial = base + 1 + at;
+        for (size_t h = 0; h < heads.size(); h++) {
+          problem.features(worker, block, heads[h].score, false, lanes[h].data());
+          problem.rows(worker, block, heads[h].value, values[h].data());
+          const Scorer scorer{heads[h].score, sides[h], true};
+          for (int64_t q = 0; q < queries; q++) {
+            Eight s[EIGHTS];
+            scorer(q, lanes[h].data(), s);
+            adding[h][q].block(heads[h], s, values[h].data(), block.many, heads[h].other ? q - at : -1, q);
+          }
+        }
+      }
+      for (size_t h = 0; h < heads.size(); h++)
+        for (int64_t q = 0; q < queries; q++) {
+          Partial& out = found[h][first / each * queries + q];
+          const Adding<Single>& from = adding[h][q];
+          out.peak = from.peak;
+          out.mass.add(from.mass, 1.0);
+          out.sum.resize(from.sum.size());
+          for (size_t w = 0; w < from.sum.size(); w++) out.sum[w].add(from.sum[w], 1.0);
+        }
+    });
+    if (!whole) return false;
+    for (size_t h = 0; h < heads.size(); h++) {
+      const Head& head = heads[h];
+      std::vector<double>& out = problem.outs[head.out];
+      out.assign(queries * head.writes, 0.0);
+      std::vector<double> scores, own;
+      if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, scores);
+      if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, own);
+      Total total;
+      std::vector<Partial*> some(parts);
+      for (int64_t q = 0; q < queries; q++) {
+        for (int64_t p = 0; p < parts; p++) some[p] = &found[h][p * queries + q];
+        merge(head, some, total);
+        double* to = out.data() + q * head.writes + (head.diagonal ? q : 0);
+        if (!finish(head, total, scores.data() + q, own.data() + q * head.writes, to)) return false;
+      }
+    }
+    return true;
+  }
+
+  // ---------------------------------------------------------------- one query to a lane
+  template <bool Single>
+  bool by_queries(Problem& problem, Team& team, const Head& head, int64_t queries, int64_t keys) const {
+    Side side;
+    problem.side(problem.worker(0), head.score, false, keys, side);
+    std::vector<double> values, scores, own;
+    if (!head.number) problem.numbers(problem.worker(0), head.value, keys, values);
+    if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, scores);
+    if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, own);
+    std::vector<double>& out = problem.outs[head.out];
+    out.assign(queries * head.writes, 0.0);
+    std::atomic<bool> good{true};
+    const int64_t each = keys * LANES > 1 << 16 ? LANES : 16 * LANES;
+    const bool whole = team.ranges(queries, each, [&](int64_t first, int64_t last, int who) {
+      Worker& worker = problem.worker(who);
+      std::vector<Lane> lanes(head.score.features);
+      std::vector<Exactly> sum(EIGHTS * (head.sums() + 1));
+      std::vector<Eight> part(EIGHTS * (head.sums() + 1));
+      Total total;
+      for (int64_t at = first; at < last; at += LANES) {
+        const Block block = problem.block(at, last);
+        problem.features(worker, block, head.score, true, lanes.data());
+        Eight peak[EIGHTS];
+        for (int i = 0; i < EIGHTS; i++) peak[i] = every(NONE);
+        std::fill(sum.begin(), sum.end(), Exactly{});
+        for (int64_t from = 0; from < keys; from += RUN)
+          some<Single>(head, side, values, lanes.data(), at, from, std::min(keys, from + RUN), peak, sum, part);
+        for (int e = 0; e < block.many; e++) {
+          const auto of = [&](int w) { return sum[w * EIGHTS + e / 8].high[e % 8] + sum[w * EIGHTS + e / 8].low[e % 8]; };
+          total.peak = peak[e / 8][e % 8], total.mass = of(0);
+          total.sum.resize(head.sums());
+          for (int32_t w = 0; w < head.sums(); w++) total.sum[w] = of(w + 1);
+          const int64_t q = at + e;
+          if (!finish(head, total, scores.data() + q, own.data() + q * head.writes, out.data() + q * head.writes)) good = false;
+        }
+      }
+    });
+    return whole && good;
+  }
+
+  // Adds a run of keys to the sums of 64 queries.
+  template <bool Single>
+  static void some(const Head& head, const Side& side, const std::vector<double>& values, const Lane* lanes, int64_t at,
+                   int64_t from, int64_t to, Eight* peak, std::vector<Exactly>& sum, std::vector<Eight>& part) {
+    Eight s[RUN][EIGHTS];
+    const Scorer scorer{head.score, side, false};
+    const bool relative = head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
+    const double nothing = relative || head.kind == EXPONENTIAL ? NONE : 0.0;
+    const int many = (int)(to - from);
+    for (int k = 0; k < many; k++) {
+      scorer(from + k, lanes, s[k]);
+      const int64_t own = from + k - at;
+      if (head.other && own >= 0 && own < LANES) s[k][own / 8][own % 8] = nothing;
+    }
+    if (relative) {
+      for (int i = 0; i < EIGHTS; i++) {
+        Eight top = s[0][i];
+        for (int k = 1; k < many; k++) top = larger(top, s[k][i]);
+        if (head.kind == BEST) {
+          peak[i] = larger(peak[i], top);
+          continue;
+        }
+        const EightWhole raise = ~(top <= peak[i] + HIGH) & (top > every(NONE));
+        bool any = false;
+        for (int e = 0; e < 8; e++) any = any || raise[e];
+        if (!any) continue;
+        const Eight next = raise ? top : peak[i];
+        const Eight by = peak[i] == every(NONE) ? Eight{} : exps<false>(peak[i] - next);
+        for (int32_t w = 0; w <= head.sums(); w++) sum[w * EIGHTS + i].high *= by, sum[w * EIGHTS + i].low *= by;
+        peak[i] = next;
+      }
+      if (head.kind == BEST) return;
+    }
+    std::fill(part.begin(), part.end(), Eight{});
+    for (int k = 0; k < many; k++) {
+      const double* value = values.data() + (from + k) * head.writes;
+      for (int i = 0; i < EIGHTS; i++) {
+        Eight weight = s[k][i];
+        if (relative) weight = exps<Single>(peak[i] == every(NONE) ? every(NONE) : weight - peak[i]);
+        else if (head.kind == EXPONENTIAL) weight = exps<Single>(weight);
+        part[i] += weight;
+        for (int32_t w = 0; w < head.sums(); w++) part[(w + 1) * EIGHTS + i] += weight * value[w];
+      }
+    }
+    for (size_t w = 0; w < part.size(); w++) sum[w].add(part[w]);
+  }
+};
+
+// The same over the keys that a stored index names.
+struct MemberSoft : Instruction {
+  Classes classes;
+  Head head;
+
+  explicit MemberSoft(Code& code) : classes(code), head(code) {}
+
+  Outcome run(Problem& problem, Team& team) const override {
+    return problem.machine.single ? as<true>(problem, team) : as<false>(problem, team);
+  }
+
+  template <bool Single>
+  Outcome as(Problem& problem, Team& team) const {
+    const int64_t queries = rows_of(problem, head.query, head.once);
+    Sorted sorted;
+    sorted.sort(problem, classes, head.keys);
+    Side side;
+    problem.side(problem.worker(0), head.score, true, queries, side);
+    std::vector<double> scores, own;
+    if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, scores);
+    if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, own);
+    std::vector<double>& out = problem.outs[head.out];
+    out.assign(queries * head.writes, 0.0);
+    std::atomic<bool> good{true};
+    const bool whole = team.ranges(queries, 1, [&](int64_t q, int64_t, int who) {
+      Worker& worker = problem.worker(who);
+      std::vector<int32_t> room;
+      const auto [list, many] = sorted.of(classes, q, room);
+      std::vector<Lane> lanes(head.score.features), values(head.value.count());
+      Adding<Single> adding;
+      adding.start(head);
+      const Scorer scorer{head.score, side, true};
+      for (int64_t at = 0; at < many; at += LANES) {
+        const Block block{list + at, 0, (int)std::min<int64_t>(LANES, many - at), 0};
+        problem.features(worker, block, head.score, false, lanes.data());
+        problem.rows(worker, block, head.value, values.data());
+        Eight s[EIGHTS];
+        scorer(q, lanes.data(), s);
+        adding.block(head, s, values.data(), block.many, -1, q);
+      }
+      Partial part;
+      part.peak = adding.peak;
+      part.mass.add(adding.mass, 1.0);
+      part.sum.resize(adding.sum.size());
+      for (size_t w = 0; w < adding.sum.size(); w++) part.sum[w].add(adding.sum[w], 1.0);
+      Total total;
+      merge(head, {&part}, total);
+      if (!finish(head, total, scores.data() + q, own.data() + q * head.writes, out.data() + q * head.writes)) good = false;
+    });
+    if (!whole) return MEMORY;
+    problem.count(number, queries, 0, queries);
+    return good ? GOING : LAYER;
+  }
+};
+
+// Rows that are made when they are read: what they are made of is taken now.
+struct Lazy : Instruction {
+  int32_t group;
+  explicit Lazy(Code& code) : group((int32_t)code.next()) {}
+  Outcome run(Problem& problem, Team&) const override {
+    take_snapshot(problem, group);
+    return GOING;
+  }
+};
+
+template <bool Single>
+void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t number, const Snapshot& snapshot) {
+  const LazyGroup& group = problem.machine.groups[number];
+  Worker::Tiles& tiles = worker.tiles[number];
+  const int64_t keys = snapshot.keys.tokens;
+  tiles.features.resize(group.score.features), tiles.scores.resize(keys), tiles.weights.resize(keys);
+  tiles.slots.resize(group.slots.size());
+  problem.features(worker, block, group.score, true, tiles.features.data());
+  const Scorer scorer{group.score, snapshot.keys, false};
+  for (int64_t k = 0; k < keys; k++) scorer(k, tiles.features.data(), tiles.scores[k].eights());
+  bool shifted = false, plain = false;
+  for (const LazyHead& head : group.heads) {
+    shifted |= head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
+    plain |= head.kind == EXPONENTIAL;
+  }
+  Eight peak[EIGHTS] = {}, mass[EIGHTS] = {}, size[EIGHTS] = {};
+  if (shifted) {
+    for (int i = 0; i < EIGHTS; i++) {
+      peak[i] = tiles.scores[0].eights()[i];
+      for (int64_t k = 1; k < keys; k++) peak[i] = larger(peak[i], tiles.scores[k].eights()[i]);
+    }
+    Exactly total[EIGHTS];
+    for (int64_t from = 0; from < keys; from += RUN)
+      for (int i = 0; i < EIGHTS; i++) {
+        Eight part{};
+        for (int64_t k = from; k < std::min(keys, from + RUN); k++) {
+          const Eight weight = exps<Single>(tiles.scores[k].eights()[i] - peak[i]);
+          tiles.weights[k].eights()[i] = weight;
+          part += weight;
+        }
+        total[i].add(part);
+      }
+    for (int i = 0; i < EIGHTS; i++) mass[i] = total[i].high + total[i].low;
+  }
+  for (const LazyHead& head : group.heads) {
+    if (head.kind != NORMALIZE) continue;
+    for (int i = 0; i < EIGHTS; i++) {
+      Exactly total;
+      for (int64_t k = 0; k < keys; k++) total.add(tiles.scores[k].eights()[i]);
+      size[i] = total.high + total.low;
+    }
+  }
+  for (size_t s = 0; s < group.slots.size(); s++) {
+    tiles.slots[s].resize(problem.type(group.slots[s]).width);
+    for (Lane& lane : tiles.slots[s]) std::fill(lane.v, lane.v + LANES, 0.0);
+  }
+  for (size_t h = 0; h < group.heads.size(); h++) {
+    const LazyHead& head = group.heads[h];
+    const size_t which = std::find(group.slots.begin(), group.slots.end(), head.slot) - group.slots.begin();
+    std::vector<Lane>& out = tiles.slots[which];
+    const int32_t wide = (int32_t)out.size();
+    for (int i = 0; i < EIGHTS; i++) {
+      if (head.kind == LSE || head.kind == BEST) {
+        const Eight number = head.kind == BEST ? peak[i] : peak[i] + logs(mass[i]);
+        for (int32_t c = 0; c < wide; c++)
+          if (head.factor[c] != 0) out[c].eights()[i] += number * head.factor[c];
+        continue;
+      }
+      const Eight by = head.kind == SOFTMAX ? 1.0 / mass[i] : head.kind == NORMALIZE ? 1.0 / size[i] : every(1.0);
+      for (int64_t k = 0; k < keys; k++) {
+        Eight weight = head.kind == SOFTMAX ? tiles.weights[k].eights()[i] * by : tiles.scores[k].eights()[i];
+        if (head.kind == NORMALIZE) weight *= by;
+        if (head.kind == EXPONENTIAL) weight = exps<Single>(weight);
+        if (head.names >= 0) {
+          out[head.names + k].eights()[i] += weight;
+          continue;
+        }
+        const double* value = snapshot.values[h].data() + k * wide;
+        for (int32_t c = 0; c < wide; c++)
+          if (value[c] != 0) out[c].eights()[i] += weight * value[c];
+      }
+    }
+  }
+  for (size_t s = 0; s < group.slots.size(); s++)
+    if (problem.type(group.slots[s]).single)
+      for (Lane& lane : tiles.slots[s])
+        for (int e = 0; e < LANES; e++) lane.v[e] = (double)(float)lane.v[e];
+}
+
+}  // namespace
+
+void fill_tiles(Problem& problem, Worker& worker, const Block& block, int32_t group, const Snapshot& snapshot) {
+  if (problem.machine.single) fill_as<true>(problem, worker, block, group, snapshot);
+  else fill_as<false>(problem, worker, block, group, snapshot);
+}
+
+void take_snapshot(Problem& problem, int32_t number) {
+  const LazyGroup& group = problem.machine.groups[number];
+  Snapshot& out = problem.snapshots[number];
+  problem.side(problem.worker(0), group.score, false, problem.tokens[group.keys], out.keys);
+  out.values.resize(group.heads.size());
+  for (size_t h = 0; h < group.heads.size(); h++)
+    if (group.heads[h].value.count())
+      problem.numbers(problem.worker(0), group.heads[h].value, problem.tokens[group.keys], out.values[h]);
+  for (Worker& worker : problem.workers) worker.tiles[number].serial = 0;
+}
+
+std::unique_ptr<Instruction> make_soft(Code& code) { return std::make_unique<Soft>(code); }
+std::unique_ptr<Instruction> make_member_soft(Code& code) { return std::make_unique<MemberSoft>(code); }
+std::unique_ptr<Instruction> make_lazy(Code& code) { return std::make_unique<Lazy>(code); }
+
+}  // namespace weftc

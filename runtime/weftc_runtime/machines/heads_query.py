@@ -1,0 +1,149 @@
+"""Heads that decide otherwise, under a plan: as the reference does, on the keys and columns that a query reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from weftc_runtime.data.results import Tiers, together
+from weftc_runtime.exact.rational import Choice, RationalScores
+from weftc_runtime.format.program import HARD, Head, Part, Score
+from weftc_runtime.machines.head_task import HeadOutput, HeadTask, ListedRows, RenamedExact, classes, without_masks
+from weftc_runtime.plan.instructions import Uncovered
+from weftc_runtime.plan.narrow import HeadLens
+from weftc_runtime.plan.structure import table
+from weftc_runtime.reference.head import HeadResult, HeadRun
+
+FEW = 1 << 16  # scores of a head that are made at once
+
+
+def query_head(call: HeadTask, noted: bool) -> HeadOutput:
+    """As the reference does it, one query at a time, over the keys and columns that this query reads; few at once."""
+    if call.queries * len(call.keys) <= FEW:
+        return literal_head(call, noted)
+    found = classes(call, scored=False) if call.plan.strategy == "members" else None
+    head = call.plan.head if found is None else without_masks(call.plan.head)
+    outs, chosen, tiers = [], [], []
+    for number in range(call.queries):
+        members = None if found is None else _members(call, found, number)
+        if members is not None and len(members) == 0:
+            outs.append(_alone(call, number))
+            chosen.append(members)
+            tiers.append(Tiers(bound=1))
+            continue
+        result = _one_query(call, head, number, members, noted)
+        outs.append(result.out)
+        # masks were settled by the index
+        tiers.append(Tiers(bound=1) if result.tiers is None else Tiers.of(result.tiers))
+        picked = result.choice.chosen if result.choice.chosen is not None else result.choice.eligible
+        if noted and picked is not None:
+            keys = picked[0].nonzero()[:, 0]
+            chosen.append(keys if members is None else members[keys[keys < len(members)]])
+    choice = Choice(None, None)
+    if noted and chosen:
+        listed = cast(Any, ListedRows(chosen, len(call.keys)))
+        choice = Choice(listed, None) if call.plan.head.weighting.kind in HARD else Choice(None, listed)
+    decides = call.plan.head.masks or call.plan.head.weighting.kind in HARD
+    decided = together(tiers).times(len(call.query) if call.plan.once else 1) if tiers and decides else None
+    return HeadOutput(torch.cat(outs), choice=choice, tiers=decided)
+
+
+def _members(call: HeadTask, found: Any, number: int) -> Tensor:
+    """The keys that are eligible for a query, in order."""
+    held = found.index
+    wanted = found.eligible[number]
+    if bool(wanted[-1]):
+        raise Uncovered("keys without an index are eligible")
+    if held.place is None:
+        hit = wanted[torch.where(held.index < 0, held.width, held.index).to(torch.int64)]
+        return cast(Tensor, hit.nonzero()[:, 0])
+    return cast(Tensor, held.place[wanted[held.index.to(torch.int64)]])
+
+
+def _alone(call: HeadTask, number: int) -> Tensor:
+    """What a query gets that has no eligible key."""
+    own = call.lens.head.self_key
+    if own is None:
+        raise Uncovered("a query has no eligible key and no `else`")
+    if own.row is None and call.plan.head.weighting.kind in ("sum", "exp"):
+        return torch.zeros(1, len(call.lens.writes), dtype=torch.float64, device=call.device)
+    return call.lens.fallback(call.query, slice(number, number + 1))
+
+
+def _one_query(call: HeadTask, head: Head, number: int, members: Tensor | None, noted: bool) -> HeadResult:
+    row = slice(number, number + 1)
+    z = call.lens.query.read(call.query, row)
+    tensors = dict(call.tensors)
+    narrowed = replace(head, score=_features_used(call, head.score, "score", z, tensors))
+    key = ("lens", id(call.plan.head), number, tuple(len(tensors[part.k]) for part in narrowed.score.parts))
+    lens = HeadLens.of(narrowed, tensors, joined=True) if call.cache.get(key) is None else call.cache[key]
+    call.cache[key] = lens
+    query, keys = (
+        lens.query.read(call.query, row),
+        lens.keys.read(call.keys, slice(None) if members is None else members),
+    )
+    radii = {
+        "query": lens.query.radius(call.query, row),
+        "keys": lens.keys.radius(call.keys, slice(None) if members is None else members),
+    }
+    asked = RenamedExact(call.exact, head, lens.head, torch.tensor([number]), members)
+    run = HeadRun(
+        lens.head, lens.weights, {"query": query, "keys": keys}, radii, cast(RationalScores, asked), False, noted
+    )
+    result = _finished(run)
+    return result
+
+
+def _features_used(call: HeadTask, score: Score, prefix: str, z: Tensor, tensors: dict[str, Tensor]) -> Score:
+    """The score without the features that are zero for a query: they add nothing to an inner product."""
+    parts = []
+    for index, part in enumerate(score.parts):
+        if part.kind == "l2" or call.uncertain("query"):
+            parts.append(part)
+            continue
+        used = call.lens.weights.linear(z, f"{prefix}{index}q")[0] != 0
+        names = f"used.{prefix}{index}q", f"used.{prefix}{index}k"
+        if not bool(used.any()):
+            used[0] = True
+        tensors[names[0]] = table(tensors[part.q])[used]
+        tensors[names[1]] = table(tensors[part.k])[used]
+        parts.append(Part(part.kind, *names, part.coefficient, part.scale))
+    return Score(tuple(parts))
+
+
+def _finished(run: HeadRun) -> HeadResult:
+    """The result of a head that nobody watches."""
+    pieces = run.run(False)
+    try:
+        next(pieces)
+    except StopIteration as stop:
+        return cast(HeadResult, stop.value)
+    raise AssertionError("a head waits for a hook that nobody set")
+
+
+# ---------------------------------------------------------------------- as the reference does it
+def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
+    """The reference's own head, over the columns it reads."""
+    key = ("literal", id(call.plan.head))
+    if key not in call.cache:
+        call.cache[key] = HeadLens.of(call.plan.head, call.tensors, joined=True)
+    lens = cast(HeadLens, call.cache[key])
+    z = {"query": lens.query.read(call.query, call.rows), "keys": lens.keys.read(call.keys)}
+    radii = {"query": lens.query.radius(call.query, call.rows), "keys": lens.keys.radius(call.keys)}
+    asked = RenamedExact(call.exact, call.plan.head, lens.head, None, None)
+    run = HeadRun(lens.head, lens.weights, z, radii, cast(RationalScores, asked), False, noted)
+    result = _finished(run)
+    choice = result.choice
+    if call.plan.once:  # what one query chose, all chose
+        rows = [
+            None if rows is None else ListedRows([rows[0].nonzero()[:, 0]], rows.shape[1])
+            for rows in (choice.chosen, choice.eligible)
+        ]
+        choice = Choice(*cast(Any, rows))
+    many = len(call.query) if call.plan.once else 1
+    return HeadOutput(
+        result.out, choice=choice, tiers=None if result.tiers is None else Tiers.of(result.tiers).times(many)
+    )

@@ -1,0 +1,328 @@
+"""Heads with soft weights, in tiles.
+
+Scores of a soft head are matrix products (`squares` for distances). A tile of scores gives its maximum, mass and
+weighted sum; tiles are merged in order, rescaled to the larger maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from weftc_runtime.exact.distances import Squares
+from weftc_runtime.format.program import Part
+from weftc_runtime.format.tensors import NUMBER_HEADS
+from weftc_runtime.kernels.threads import each
+from weftc_runtime.machines.head_task import HeadOutput, HeadTask
+from weftc_runtime.machines.reuse import once
+from weftc_runtime.plan.instructions import Uncovered
+from weftc_runtime.plan.slots import Dense, Rows, Uniform, blocks, count_of
+from weftc_runtime.reference.feed_forward import NEAR_ZERO
+
+Features: TypeAlias = list[tuple[Tensor, ...]]
+TILE = 1 << 18  # scores of a tile: 2 MB
+KEYS = 1 << 12  # of a tile
+LEAST = 2.0**-960  # below this a sum of products may have underflowed
+RUN = 32  # terms added one after the other: 32 roundings are 16 eps, which is what a value may be off
+
+
+@dataclass(slots=True)
+class Tile:
+    """What some keys add up to for a block of queries: peak (q,), mass (q,), sum (q, writes)."""
+
+    peak: Tensor | None
+    mass: Tensor | None
+    total: Tensor | None
+
+
+class StreamedHead:
+    """One head in tiles: features and values of the keys, made once where they are not too wide.
+
+    Features of one side are a list: for each part of the score the factors of its matrix products, then its scale.
+    """
+
+    def __init__(self, call: HeadTask) -> None:
+        self.call, self.lens = call, call.lens
+        self.kind = call.plan.head.weighting.kind
+        self.number = self.kind in NUMBER_HEADS
+        self.key_blocks = blocks(len(call.keys), 1, KEYS)
+        self._small = len(call.keys) <= KEYS
+
+    def ready(self) -> None:
+        """Makes what blocks share, before they run side by side."""
+        _ = self.squares, self._features, self._values, self.names
+
+    @once
+    def squares(self) -> list[Squares | None]:
+        return [self._squares(part) if part.kind == "l2" else None for part in self.lens.head.score.parts]
+
+    @once
+    def _features(self) -> Features | None:
+        if not self._small and _deferred(self.call, self.lens.keys):
+            return None
+        return self._key_features(slice(0, len(self.call.keys)))
+
+    @once
+    def _values(self) -> Tensor | None:
+        if self.number or not self.lens.head.value or not (self._small or not _deferred(self.call, self.lens.value)):
+            return None
+        return self.lens.values(self.call.keys)
+
+    @once
+    def names(self) -> bool:
+        """Whether the value of a key is its name."""
+        return self._values is not None and _is_eye(self._values)
+
+    def _squares(self, part: Part) -> Squares:
+        """How to compute the distances of a part: it needs to know the range of its features."""
+        call, lens = self.call, self.lens
+        ends, factors = [], [1.0]
+        for side, residual, narrow, name in (
+            ("query", call.query, lens.query, part.q),
+            ("key", call.keys, lens.keys, part.k),
+        ):
+            many = call.queries if side == "query" else len(call.keys)
+            for rows in blocks(many, max(1, len(narrow.columns))):
+                z = narrow.read(residual, rows)
+                found = lens.weights.product(z, name)
+                ends += [found.amin(0), found.amax(0)]
+                if part.scale is not None and part.scale[0] == side:
+                    factors.append(float(lens.weights.product(z, part.scale[1]).abs().max()))
+        assert part.coefficient is not None
+        factor = abs(float(lens.weights[part.coefficient])) * max(factors)
+        both = torch.stack(ends)
+        most = torch.full((1, 1), factor, dtype=torch.float64, device=call.device)
+        return Squares(both.amin(0, keepdim=True), both.amax(0, keepdim=True), most)
+
+    # ------------------------------------------------------------------ features
+    def query_features(self, rows: Rows) -> Features:
+        """What the scores of these queries are made of."""
+        return self._side(self.lens.query.read(self.call.query, rows), "query")
+
+    def _key_features(self, rows: Rows) -> Features:
+        return self._side(self.lens.keys.read(self.call.keys, rows), "key")
+
+    def key_features(self, rows: slice) -> Features:
+        """The same of keys."""
+        if self._features is None:
+            return self._key_features(rows)
+        return [tuple(factor[rows] for factor in factors) for factors in self._features]
+
+    def _side(self, z: Tensor, side: str) -> Features:
+        found: Features = []
+        weights = self.lens.weights
+        for part, squares in zip(self.lens.head.score.parts, self.squares, strict=True):
+            features = weights.product(z, part.q if side == "query" else part.k)
+            factors: tuple[Tensor, ...] = (features,)
+            if squares is not None:
+                factors = squares.query(features) if side == "query" else squares.key(features)
+            if part.scale is not None and part.scale[0] == side:
+                factors = (*factors, weights.product(z, part.scale[1]))
+            found.append(factors)
+        return found
+
+    def values(self, rows: slice) -> Tensor:
+        return self.lens.values(self.call.keys, rows) if self._values is None else self._values[rows]
+
+    # ------------------------------------------------------------------ scores and sums
+    def scores(self, query: Features, many: int, block: slice) -> Tensor:
+        """(queries, keys of the block)."""
+        keys = self.key_features(block)
+        total: Tensor | None = None
+        for part, squares, q, k in zip(self.lens.head.score.parts, self.squares, query, keys, strict=True):
+            if squares is not None:
+                value = squares.distances(q, k)
+                if part.coefficient is not None:
+                    value = value * self.lens.weights[part.coefficient]
+            else:
+                value = k[0].T if _is_eye(q[0]) else q[0] @ k[0].T
+            if part.scale is not None:
+                value = value * (q[-1] if part.scale[0] == "query" else k[-1].T)
+            total = value if total is None else total + value
+        if total is None:
+            return torch.zeros(many, block.stop - block.start, dtype=torch.float64, device=self.call.device)
+        return total
+
+    def tile(self, scores: Tensor, block: slice) -> Tile:
+        """What the keys of a block add up to."""
+        kind = self.kind
+        if kind in ("softmax", "lse", "max"):
+            peak = scores.amax(1)
+            if kind == "max":
+                return Tile(peak, None, None)
+            weights = (scores - peak[:, None]).exp_()
+            mass = weights.sum(1)
+            return Tile(peak, mass, None if kind == "lse" else self._weighted(weights, block))
+        weights = scores.exp() if kind == "exp" else scores
+        return Tile(None, weights.sum(1) if kind == "normalize" else None, self._weighted(weights, block))
+
+    def _weighted(self, weights: Tensor, block: slice) -> Tensor:
+        if not self.lens.head.value:
+            return weights.new_zeros(len(weights), len(self.lens.writes))
+        if self.names and len(self.key_blocks) == 1:
+            return weights
+        return _product(weights, self.values(block))
+
+    def merge(self, one: Tile, two: Tile) -> Tile:
+        """Two tiles of the same queries as one."""
+        if one.peak is None or two.peak is None:
+            mass = None if one.mass is None or two.mass is None else one.mass + two.mass
+            assert one.total is not None
+            assert two.total is not None
+            return Tile(None, mass, one.total + two.total)
+        peak = torch.maximum(one.peak, two.peak)
+        if one.mass is None or two.mass is None:
+            return Tile(peak, None, None)
+        left, right = (one.peak - peak).exp(), (two.peak - peak).exp()
+        total = None
+        if one.total is not None and two.total is not None:
+            total = one.total * left[:, None] + two.total * right[:, None]
+        return Tile(peak, one.mass * left + two.mass * right, total)
+
+    def finish(self, tile: Tile, rows: Rows) -> Tensor:
+        """The output (rows, writes) of queries whose tiles are all merged, the self key included."""
+        own = self.lens.head.self_key
+        z = self.lens.query.read(self.call.query, rows) if own is not None else None
+        fallback = None
+        if own is not None and z is not None:
+            fallback = self.lens.weights.product(z, own.value) if own.value else None
+            if own.row is not None:
+                tile = self.merge(tile, self._own(self.lens.weights.product(z, own.row)[:, 0], fallback))
+        kind = self.kind
+        if kind == "lse":
+            assert tile.peak is not None
+            assert tile.mass is not None
+            out = self.lens.weights.product((tile.peak + tile.mass.log())[:, None], "value")
+        elif kind == "max":
+            assert tile.peak is not None
+            out = self.lens.weights.product(tile.peak[:, None], "value")
+        elif tile.mass is None:
+            assert tile.total is not None
+            out = tile.total
+        else:
+            assert tile.total is not None
+            if kind == "normalize" and self._is_doubtful(tile.mass, rows):
+                raise Uncovered(f"head {self.call.plan.head.name} decides exactly whether a total weight is zero")
+            out = self._divided(tile.total, tile.mass, fallback if own is not None and own.row is None else None)
+        if not bool(torch.isfinite(out).all()):
+            raise Uncovered(f"head {self.call.plan.head.name} overflows")
+        return out
+
+    @once
+    def key_sizes(self) -> list[Tensor]:
+        """The magnitudes of the features of all keys, added up, for every part."""
+        every = slice(0, len(self.call.keys))
+        return [
+            (factors[0].abs() * factors[-1].abs().amax() if len(factors) > 1 else factors[0].abs()).sum(0)
+            for factors in self.key_features(every)
+        ]
+
+    def _is_doubtful(self, mass: Tensor, rows: Rows) -> bool:
+        """Whether rounding or underflow may hide that a total weight is zero, or make it so."""
+        tiny, apart = mass.abs() < LEAST, torch.zeros_like(mass, dtype=torch.bool)
+        terms = torch.zeros_like(mass)
+        parts = zip(self.lens.head.score.parts, self.squares, self.query_features(rows), self.key_sizes, strict=True)
+        for part, squares, q, keys in parts:
+            if squares is not None:  # differences do not cancel
+                apart |= squares.apart
+                continue
+            size = q[0].abs() @ keys
+            apart |= (q[0] != 0).to(keys.dtype) @ (keys != 0).to(keys.dtype) > 0
+            terms += size * q[-1][:, 0].abs() if part.scale is not None and part.scale[0] == "query" else size
+        return bool(((terms > 0) & (mass.abs() <= NEAR_ZERO * terms) | tiny & apart).any())
+
+    def _own(self, score: Tensor, value: Tensor | None) -> Tile:
+        """The self key as a tile of one key."""
+        value = score.new_zeros(len(score), len(self.lens.writes)) if value is None else value
+        if self.kind in ("softmax", "lse"):
+            return Tile(score, torch.ones_like(score), None if self.kind == "lse" else value)
+        if self.kind == "max":
+            return Tile(score, None, None)
+        weight = score.exp() if self.kind == "exp" else score
+        return Tile(None, weight if self.kind == "normalize" else None, weight[:, None] * value)
+
+    def _divided(self, total: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
+        empty = mass == 0
+        if not bool(empty.any()):
+            return total / mass[:, None]
+        if fallback is None:
+            raise Uncovered("the total weight of a query is zero and the equation has no `else`")
+        return torch.where(empty[:, None], fallback, total / torch.where(empty, 1.0, mass)[:, None])
+
+
+def _product(weights: Tensor, values: Tensor) -> Tensor:
+    """weights @ values, added in runs: a plain product may round as often as it has terms, all in one direction."""
+    many = len(values) // RUN
+    if many < 2:
+        return weights @ values
+    whole, (queries, columns) = many * RUN, (len(weights), values.shape[1])
+    parts = torch.bmm(
+        weights[:, :whole].reshape(queries, many, RUN).transpose(0, 1), values[:whole].reshape(many, RUN, columns)
+    )
+    return parts.sum(0) + weights[:, whole:] @ values[whole:]
+
+
+def _is_eye(matrix: Tensor) -> bool:
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    return torch.equal(matrix, torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
+
+
+def _deferred(call: HeadTask, lens: Any) -> bool:
+    names = lens.slots(call.keys.stream)
+    return any(not isinstance(call.keys.slot(name), Dense | Uniform) for name in names)
+
+
+def stream_head(call: HeadTask) -> HeadOutput:
+    """A soft head for all its queries."""
+    stream = StreamedHead(call)
+    stream.ready()
+    many = call.queries
+    rows = max(1, TILE // min(len(call.keys), KEYS))
+    query_blocks = [slice(start, min(many, start + rows)) for start in range(0, many, rows)]
+
+    def whole(block: slice) -> Tensor:
+        query, size = stream.query_features(block), block.stop - block.start
+        found: Tile | None = None
+        for keys in stream.key_blocks:
+            tile = stream.tile(stream.scores(query, size, keys), keys)
+            found = tile if found is None else stream.merge(found, tile)
+        assert found is not None
+        return stream.finish(found, block)
+
+    if len(query_blocks) > 1:
+        return HeadOutput(torch.cat(each(whole, query_blocks, call.device)))
+    query = stream.query_features(query_blocks[0])
+    size = max(1, TILE // many)
+    stream.key_blocks = blocks(len(call.keys), 1, size)
+    tiles = each(lambda keys: stream.tile(stream.scores(query, many, keys), keys), stream.key_blocks, call.device)
+    found = tiles[0]
+    for tile in tiles[1:]:
+        found = stream.merge(found, tile)
+    return HeadOutput(stream.finish(found, query_blocks[0]))
+
+
+def shared_rows(calls: Sequence[HeadTask]) -> Callable[[Rows], list[Tensor]]:
+    """The outputs of heads with few keys for any rows; heads with the same scores compute them once."""
+    streams = [StreamedHead(call) for call in calls]
+    for stream in streams:
+        stream.ready()
+
+    def rows_of(rows: Rows) -> list[Tensor]:
+        scores: dict[int, Tensor] = {}
+        outs = []
+        for stream in streams:
+            share = stream.call.plan.share
+            every = slice(0, len(stream.call.keys))
+            if share not in scores:
+                scores[share] = stream.scores(
+                    stream.query_features(rows), count_of(rows, len(stream.call.query)), every
+                )
+            outs.append(stream.finish(stream.tile(scores[share], every), rows))
+        return outs
+
+    return rows_of

@@ -1,0 +1,352 @@
+"""The native machine on a state: arrays for its slots, many layers in one call, and what it leaves to the caller.
+
+A state is one problem, or several that are joined: their tokens one after the other. Rows in doubt that the machine
+cannot settle exactly are settled here, from its slots as they are; it then goes on with the same layer.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from weftc_runtime.data.results import Tiers
+from weftc_runtime.exact.rational import RationalScores
+from weftc_runtime.kernels.native.library import Library, address, library
+from weftc_runtime.kernels.threads import cores
+from weftc_runtime.machines.encoding import DENSE, IDENTITY, INDEX, LAZY, NOISE, UNIFORM, Encoded, Encoder, SlotCode
+from weftc_runtime.machines.head_task import HeadTask
+from weftc_runtime.machines.heads_nearest import settle_rows
+from weftc_runtime.machines.residual import Residual
+from weftc_runtime.machines.state import Problem
+from weftc_runtime.plan.instructions import HeadPlan, Uncovered
+from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse, Uniform
+
+if TYPE_CHECKING:
+    from weftc_runtime.machines.planned import Linear
+
+_GOING, DOUBT, LAYER = range(3)  # how a problem stands after a call
+LONG = 1 << 33  # products in one call at most, so that a run can be interrupted
+
+
+def encoded(engine: Linear, problem: Problem) -> Encoded:
+    """The instructions of a layer; kept with the plan, because the state decides nothing about them but sizes."""
+    state = cast(dict[str, Residual], problem.z)
+    sizes = tuple((stream.name, stream.size) for stream in engine.program.streams)
+    known, key = engine.prepared.encoded, (engine.dtype, sizes)
+    if key not in known:
+        exact = engine.exact(problem)
+
+        def call(plan: HeadPlan) -> HeadTask:
+            made = engine.call(plan, state, exact, problem.number)
+            return made if made.groups is None else made.part(0)
+
+        try:
+            known[key] = Encoder(engine.program, engine.prepared, engine.dtype == torch.float32, call).encode()
+        except Uncovered as reason:
+            known[key] = reason
+    found = known[key]
+    if not isinstance(found, Encoded):
+        raise Uncovered(str(found))
+    return found
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class NativeMachine:
+    """The layers of a state."""
+
+    engine: Linear
+    problem: Problem
+    plan: Encoded
+    kernels: Library
+    starts: dict[str, list[int]]  # of every stream: the first token of each problem, and the end of the last
+    tiers: dict[str, Tiers] = field(default_factory=dict)
+    settled: list[Tiers] = field(default_factory=list)  # by layer
+    _arrays: list[list[Any]] = field(default_factory=list)  # by slot: given, two rooms, values; tensors or None
+    _handle: int = 0
+    _done: int = 0
+
+    @classmethod
+    def of(cls, engine: Linear, problem: Problem, base: int, seeds: Sequence[int]) -> NativeMachine:
+        """The machine, or `Uncovered`."""
+        plan = encoded(engine, problem)
+        kernels = library()
+        if kernels is None:
+            raise Uncovered("there are no native kernels")
+        groups, state = engine.groups if problem.number < 0 else None, cast(dict[str, Residual], problem.z)
+        starts = {name: [0, len(z)] for name, z in state.items()} if groups is None else groups.starts
+        made = cls(engine, problem, plan, kernels, starts)
+        made._bind(base, seeds)
+        return made
+
+    @property
+    def finished(self) -> bool:
+        """Whether layers have run."""
+        return self._done > 0
+
+    # ------------------------------------------------------------------ arrays
+    @property
+    def problems(self) -> int:
+        return len(next(iter(self.starts.values()))) - 1
+
+    def _bind(self, base: int, seeds: Sequence[int]) -> None:
+        written = set(self.plan.written)
+        pointers = np.zeros((len(self.plan.slots), 4), dtype=np.uint64)
+        peaks = np.full(len(self.plan.slots), np.nan)
+        known = self.engine.cache.get(self.problem.number, {}).get("peaks", {})
+        for number, slot in enumerate(self.plan.slots):
+            given = self._given(slot)
+            rooms = self._rooms(slot, slot.place in written)
+            self._arrays.append([given, *rooms])
+            for at, array in enumerate((given, *rooms)):
+                pointers[number, at] = 0 if array is None else address(array)
+            if given is not None and slot.kind == DENSE and self.problems == 1:
+                peak = known.get((given.data_ptr(), tuple(given.shape), given.stride()))
+                peaks[number] = np.nan if peak is None else peak[0]
+        code = np.array(self.plan.code.whole, dtype=np.int64), np.array(self.plan.code.real, dtype=np.float64)
+        where = [np.array(self.starts[stream.name], dtype=np.int64) for stream in self.engine.program.streams]
+        begins = np.array([each.ctypes.data for each in where], dtype=np.uint64)
+        drawn = np.array(list(seeds), dtype=np.uint64)
+        lists = (code[0].ctypes.data, code[1].ctypes.data, pointers.ctypes.data, peaks.ctypes.data)
+        more = (self.problems, begins.ctypes.data, drawn.ctypes.data, self.engine.dtype == torch.float32, cores(), base)
+        self._handle = self.kernels.machine(*lists, *more)
+        weakref.finalize(self, self.kernels.free_machine, self._handle)
+
+    def _residual(self, slot: SlotCode) -> Residual:
+        return cast(Residual, self.problem.z[slot.place[0]])
+
+    def _given(self, slot: SlotCode) -> Tensor | None:
+        """What a slot holds, as the machine holds it."""
+        residual = self._residual(slot)
+        held = residual.stored.get(slot.place[1])
+        if held is None or slot.kind in (LAZY, NOISE, IDENTITY):
+            return None
+        dtype = torch.float32 if slot.single else torch.float64
+        if slot.kind == INDEX:
+            if isinstance(held, Sparse) and held.one_hot:
+                return held.index.to(torch.int32).contiguous()
+            if isinstance(held, Uniform) and not bool(held.row.any()):
+                return None
+            raise Uncovered(f"slot {slot.place[1]} is no index")
+        if slot.kind == UNIFORM:
+            if isinstance(held, Uniform):
+                return held.row.to(dtype).expand(self.problems, -1).contiguous()
+            first = torch.tensor(self.starts[slot.place[0]][:-1])
+            return held.rows(first).contiguous()
+        if isinstance(held, Dense):
+            return held.value.to(dtype).contiguous()
+        if isinstance(held, Uniform) and not bool(held.row.any()):
+            return None
+        return held.rows(slice(0, len(residual))).to(dtype).contiguous()
+
+    def _rooms(self, slot: SlotCode, written: bool) -> tuple[Tensor | None, Tensor | None, None]:
+        if slot.kind in (LAZY, NOISE, IDENTITY) or not (written or slot.role == "derived"):
+            return None, None, None
+        tokens = self.problems if slot.kind == UNIFORM else len(self._residual(slot))
+        dtype = torch.float32 if slot.single else torch.float64
+
+        def room() -> Tensor:
+            if slot.kind == INDEX:
+                return torch.empty(tokens, dtype=torch.int32)
+            return torch.empty(tokens, slot.width, dtype=dtype)
+
+        one = room()
+        return one, one if slot.role in ("derived", "scratch") else room(), None
+
+    # ------------------------------------------------------------------ running
+    def run(self, many: int, until_stable: bool, still: Sequence[bool] = (False,)) -> tuple[list[int], list[bool]]:
+        """Runs layers: how many each problem ran, and whether its last one changed nothing."""
+        for number, stands in enumerate(still):
+            if stands:
+                self.kernels.stop(self._handle, number)
+        step, last = max(1, LONG // self._work()), 0
+        while True:
+            last = min(many, last + step)
+            status = self._to(last, -1, until_stable)
+            stuck = bool((status[:, 0] == LAYER).any())
+            if stuck and self.problems > 1:
+                raise Uncovered("a problem of the batch meets what the native machine does not cover")
+            if stuck or last >= many or bool(status[:, 2].all()):
+                break
+        ran = status[:, 1].tolist()
+        self._done = max(ran)
+        self._count()
+        return ran, status[:, 2].astype(bool).tolist()
+
+    def _to(self, last: int, stop: int, until_stable: bool = False) -> npt.NDArray[np.int64]:
+        """Goes on to a layer, or an instruction, rows in doubt included; where every problem stands then."""
+        status = np.zeros((self.problems, 5), dtype=np.int64)
+        while True:
+            self.kernels.run(self._handle, last, stop, until_stable, self._work() * max(1, last), status)
+            waiting = (status[:, 0] == DOUBT).nonzero()[0].tolist()
+            for number in waiting:
+                self._settle(number, *status[number, 3:].tolist())
+            if not waiting:
+                return status
+
+    def sublayers(self) -> Iterator[dict[str, dict[str, Held]]]:
+        """One layer of one problem: what every sub-layer has written, but for lazy slots, as it goes by."""
+        for number, stop in enumerate(self.plan.ends):
+            last = number + 1 == len(self.plan.ends)
+            before = self._now(0)
+            if (self._to(1, -1 if last else stop)[:, 0] == LAYER).any():
+                raise Uncovered("the layer meets what the native machine does not cover")
+            now = self._now(0)
+            found: dict[str, dict[str, Held]] = {}
+            for at, slot in enumerate(self.plan.slots):
+                if slot.place in self.plan.written and slot.kind != LAZY and now[at] != before[at]:
+                    held = self._lying(at, now[at], 0)
+                    found.setdefault(slot.place[0], {})[slot.place[1]] = _copied(held)
+            if last:
+                self._done = 1
+                self._count()
+            yield found
+
+    def _work(self) -> int:
+        """Scores times features of a layer, roughly."""
+        total = 1
+        for instruction in self.plan.instructions:
+            if instruction.head is not None:
+                head = instruction.head.head
+                sizes = (self.starts[name][-1] // self.problems for name in (head.query, head.keys))
+                total += max(1, next(sizes)) * max(1, next(sizes)) * self.problems
+        return total * 8 + sum(ends[-1] for ends in self.starts.values()) * 8
+
+    def _settle(self, number: int, at: int, many: int) -> None:
+        """Settles the rows in doubt of one problem at one instruction."""
+        plan = self.plan.instructions[at].head
+        assert plan is not None
+        rows = np.empty(many, dtype=np.int64)
+        self.kernels.doubt(self._handle, number, rows.ctypes.data)
+        state = self._state(number)
+        exact = RationalScores(self.engine.upkeep.exact_weights, cast(Any, state), self.engine.makers())
+        call = HeadTask(
+            plan, self.engine.prepared.head(plan.head), state[plan.head.query], state[plan.head.keys], exact,
+            self.engine.prepared.tensors, {}, self.engine.scan,
+        )  # fmt: skip
+        label, tiers = settle_rows(call, torch.from_numpy(rows))
+        numbers = label.to(torch.int32).contiguous()
+        self.kernels.settle(self._handle, number, address(numbers), tiers.bound, tiers.exact + tiers.undecided)
+        if tiers.undecided:
+            path = self.plan.instructions[at].path
+            self.tiers.setdefault(path, Tiers()).include(Tiers(exact=-tiers.undecided, undecided=tiers.undecided))
+
+    def _now(self, number: int) -> list[int]:
+        """Where the slots of a problem lie; 0: nowhere."""
+        now = np.zeros(len(self.plan.slots), dtype=np.uint64)
+        self.kernels.slots(self._handle, number, now.ctypes.data)
+        return now.tolist()
+
+    def _lying(self, at: int, where: int, number: int) -> Held:
+        """What a slot of one problem holds that lies there."""
+        slot = self.plan.slots[at]
+        first, last = self.starts[slot.place[0]][number : number + 2]
+        rows = slice(number, number + 1) if slot.kind == UNIFORM else slice(first, last)
+        for array in self._arrays[at][:3]:
+            if where and array is not None and array[rows].data_ptr() == where:
+                return self._held(slot, array[rows], last - first)
+        return Uniform(torch.zeros(1, slot.width, dtype=torch.float64), last - first)
+
+    def _state(self, number: int) -> dict[str, Residual]:
+        """One problem as its slots are now."""
+        found: dict[str, dict[str, Held]] = {}
+        for at, where in enumerate(self._now(number)):
+            slot = self.plan.slots[at]
+            if slot.role != "derived" and slot.kind not in (IDENTITY, LAZY, NOISE):
+                found.setdefault(slot.place[0], {})[slot.place[1]] = self._lying(at, where, number)
+        state = {}
+        for stream, residual in cast(dict[str, Residual], self.problem.z).items():
+            own = residual if self.problems == 1 else self.engine.part(residual, number)
+            state[stream] = own.with_slots(found.get(stream, {}), self.engine.sources[stream])
+        return state
+
+    @staticmethod
+    def _held(slot: SlotCode, array: Tensor, tokens: int) -> Held:
+        if slot.kind == INDEX:
+            return Sparse(tokens, slot.width, array)
+        return Uniform(array, tokens) if slot.kind == UNIFORM else Dense(array)
+
+    # ------------------------------------------------------------------ what came out
+    def _count(self) -> None:
+        """Counts the rows of every tier, by head and by layer."""
+        counts = np.zeros((self._done, len(self.plan.instructions), 3), dtype=np.int64)
+        self.kernels.tiers(self._handle, self._done, counts.ctypes.data)
+        for layer in counts.tolist():
+            total = Tiers()
+            for instruction, (bound, exact, rows) in zip(self.plan.instructions, layer, strict=True):
+                if instruction.path and (bound or exact or rows):
+                    chooses = instruction.name == "choose"
+                    tiers = Tiers(bound=bound, exact=exact, fast=rows - bound - exact if chooses else 0)
+                    total.include(tiers)
+                    self.tiers.setdefault(instruction.path, Tiers()).include(tiers)
+            self.settled.append(total)
+
+    def slots(self) -> dict[str, dict[str, Held]]:
+        """The slots that the layers have written."""
+        empty = np.zeros((self.problems, len(self.plan.slots)), dtype=np.uint8)
+        self.kernels.line_up(self._handle, empty.ctypes.data)
+        found: dict[str, dict[str, Held]] = {}
+        then: dict[tuple[str, str], Held] = {}
+        for number, slot in enumerate(self.plan.slots):
+            stream, name = slot.place
+            tokens = len(self._residual(slot))
+            if slot.place not in self.plan.written or slot.kind == LAZY:
+                continue
+            now, before = self._arrays[number][1:3]
+            nothing = Uniform(torch.zeros(1, slot.width, dtype=torch.float64), tokens)
+            held = nothing if empty[:, number].any() else self._whole(slot, now, tokens)
+            found.setdefault(stream, {})[name] = held
+            if slot.role == "field":
+                then[slot.place] = self._whole(slot, before, tokens) if before is not None else nothing
+        for lazy in self.plan.lazies:
+            place = (lazy.write.stream, lazy.write.slot)
+            found.setdefault(place[0], {})[place[1]] = self._lazy(lazy.attend, lazy.write, lazy.later, found, then)
+        return found
+
+    def _whole(self, slot: SlotCode, array: Tensor, tokens: int) -> Held:
+        if slot.kind == UNIFORM and self.problems > 1:
+            sizes = torch.tensor(self.starts[slot.place[0]]).diff()
+            return Dense(array.repeat_interleave(sizes, 0))
+        return self._held(slot, array, tokens)
+
+    def _lazy(self, attend: Any, write: Any, later: frozenset[tuple[str, str]], found: Any, then: Any) -> Deferred:
+        """A slot whose rows are made when they are read, from what was there when its heads ran for the last time."""
+        engine, start = self.engine, cast(dict[str, Residual], dict(self.problem.z))
+        slot = engine.program.stream(write.stream).slot(write.slot)
+        kept: list[Deferred] = []
+
+        def made() -> Deferred:
+            if not kept:
+                state = {}
+                for stream, residual in start.items():
+                    changed = {
+                        name: then[stream, name] if (stream, name) in later else held
+                        for name, held in found.get(stream, {}).items()
+                        if (stream, name) in then
+                    }
+                    state[stream] = residual.with_slots(changed, engine.sources[stream])
+                problem = Problem(cast(dict[str, Tensor], state), self.problem.number)
+                exact = engine.exact(problem)
+                calls = [engine.call(attend.heads[i], state, exact, problem.number) for i in write.heads]
+                kept.append(engine.writer.deferred(calls, range(slot.offset, slot.offset + slot.width)))
+            return kept[0]
+
+        def make(rows: Rows) -> Tensor:
+            return made().make(rows)
+
+        deferred = Deferred(len(start[write.stream]), slot.width, make, engine.device)
+        return deferred.rounded(engine.dtype) if slot.role == "field" else deferred
+
+
+def _copied(held: Held) -> Held:
+    if isinstance(held, Sparse):
+        return Sparse(held.tokens, held.width, held.index.clone())
+    return (
+        Uniform(held.row.clone(), held.tokens) if isinstance(held, Uniform) else Dense(cast(Dense, held).value.clone())
+    )

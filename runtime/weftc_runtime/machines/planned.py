@@ -1,0 +1,503 @@
+"""The linear backend: carries out a plan. No array of queries x keys, nor of tokens x keys, unless one is asked for.
+
+Same contract as the reference: decisions are those of exact arithmetic on the fields at the start of a step, hard means
+are exact sums rounded once, fields are rounded to the storage dtype at the end of a step. What it meets and does not
+cover (`Uncovered`, or an error that the reference words better) the caller runs again on the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from weftc_runtime.data.reader import InputRows
+from weftc_runtime.data.results import Tiers
+from weftc_runtime.exact.distinct import are_distinct
+from weftc_runtime.exact.rational import Choice, RationalScores
+from weftc_runtime.format.program import FFN, Program, ProgramStep
+from weftc_runtime.kernels.devices import SCANNED
+from weftc_runtime.kernels.native.library import library
+from weftc_runtime.kernels.threads import alone
+from weftc_runtime.machines.feed import derived_radius, feed
+from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys, note_peak
+from weftc_runtime.machines.heads_kept import kept_head
+from weftc_runtime.machines.heads_nearest import best_head, nearest_head
+from weftc_runtime.machines.heads_query import literal_head, query_head
+from weftc_runtime.machines.heads_segment import segment_head
+from weftc_runtime.machines.heads_stream import stream_head
+from weftc_runtime.machines.heads_stream_joined import joined_stream_head
+from weftc_runtime.machines.joined import ProblemOffsets, apart, why_apart
+from weftc_runtime.machines.native_machine import NativeMachine, encoded
+from weftc_runtime.machines.residual import Residual
+from weftc_runtime.machines.state import Problem
+from weftc_runtime.machines.stored import stored
+from weftc_runtime.machines.tape import Tape
+from weftc_runtime.machines.taping import Maker, may_tape, steps_of
+from weftc_runtime.machines.writing import Writer
+from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, Uncovered
+from weftc_runtime.plan.prepared import Prepared
+from weftc_runtime.plan.slots import Dense, Held, Sparse, Uniform, all_finite, blocks, same
+from weftc_runtime.reference.derived import Upkeep
+from weftc_runtime.reference.weights import Weights
+
+Sublayers = Iterator[dict[str, dict[str, Held]]]
+
+
+@dataclass(slots=True)
+class Linear:
+    """One run of a plan."""
+
+    program: Program
+    prepared: Prepared
+    weights: Weights
+    dtype: torch.dtype
+    device: torch.device
+    scan: torch.device  # where best keys are looked for in float32
+    batched: bool = False
+    tiers: dict[str, Tiers] = field(default_factory=dict)
+    prefix: str = ""
+    tap: Callable[[str, list[Problem]], None] | None = None  # told the state after a sub-layer
+    cache: dict[int, dict[Any, Any]] = field(default_factory=dict)  # per problem
+    groups: ProblemOffsets | None = None  # of the problems that are joined
+    writer: Writer = field(init=False)
+    _numbers: dict[float, Tensor] = field(default_factory=dict)  # constants, shared by all problems
+    upkeep: Upkeep = field(init=False)
+    _plans: dict[int, tuple[AttendPlan | FFNPlan, ...]] = field(init=False)
+    sources: dict[str, dict[str, tuple[str, ...]]] = field(init=False)
+    _makers: dict[tuple[str, str], FFN] = field(init=False)
+    _made: tuple[int, dict[tuple[str, int], FFN]] | None = None
+    _followed: dict[int, tuple[NativeMachine, Iterator[dict[str, dict[str, Held]]]]] = field(
+        default_factory=dict
+    )  # problems that it runs
+
+    def __post_init__(self) -> None:
+        self.upkeep = Upkeep(self.program, self.weights)
+        self.writer = Writer(self.prepared, self.device)
+        self._plans = {id(step): self.prepared.plan.steps[path] for path, step in self.program.places()}
+        self.sources, self._makers = {}, {}
+        for stream in self.program.streams:
+            found: dict[str, tuple[str, ...]] = {}
+            for ffn in stream.derived:
+                for slot in ffn.writes:
+                    found[slot] = self.prepared.ffn(ffn).lens.slots(stream)
+                    self._makers[stream.name, slot] = ffn
+            self.sources[stream.name] = found
+
+    def aside(self) -> Linear:
+        """The same run for steps whose results are not kept."""
+        other = Linear(
+            self.program,
+            self.prepared,
+            self.weights,
+            self.dtype,
+            self.device,
+            self.scan,
+            self.batched,
+            self.tiers,
+            cache=self.cache,
+            groups=self.groups,
+        )
+        other.upkeep.ready = set(self.upkeep.ready)
+        return other
+
+    # ------------------------------------------------------------------ state
+    def embed(
+        self,
+        filled: Mapping[tuple[str, str], Tensor],
+        counts: Mapping[str, Sequence[int]],
+        number: int,
+        peaks: Mapping[tuple[str, str], float | None],
+    ) -> Problem:
+        """The state of one problem before the first step, or of several that are joined.
+
+        `counts`: tokens of each. `peaks`: the largest size of the numbers that fill a slot, where it is known.
+        """
+        forms = self.prepared.plan.forms
+        instructions = {(embed.stream, embed.slot): embed for embed in self.program.embedding}
+        z: dict[str, Residual] = {}
+        for stream in self.program.streams:
+            tokens, each = sum(counts[stream.name]), counts[stream.name][0]
+            slots: dict[str, Held] = {}
+            for slot in stream.slots:
+                place = (stream.name, slot.name)
+                instruction = instructions.get(place)
+                if place in filled:
+                    if forms[place] in ("zero", "uniform"):
+                        raise Uncovered(f"{slot.name} of {stream.name} is given, but the plan knows it")
+                    given, peak = filled[place].to(self.dtype), peaks.get(place)
+                    slots[slot.name] = Dense(given)
+                    if peak is not None:
+                        note_peak(self.cache.setdefault(number, {}), given, peak)
+                elif instruction is not None and instruction.kind in ("one", "count"):
+                    source = counts[instruction.source] if instruction.kind == "count" else [1]
+                    if min(source) != max(source):
+                        slots[slot.name] = self._counted(source, counts[stream.name])
+                        continue
+                    value = float(source[0])
+                    if value not in self._numbers:
+                        self._numbers[value] = torch.full((1, 1), value, dtype=torch.float64, device=self.device)
+                    slots[slot.name] = Uniform(self._numbers[value], tokens)
+                elif instruction is not None and instruction.kind == "identity":
+                    order = torch.arange(each, dtype=torch.int32, device=self.device)
+                    slots[slot.name] = Sparse(tokens, each, order.repeat(len(counts[stream.name])))
+                elif instruction is not None and instruction.kind == "position":
+                    places = [torch.arange(1, many + 1, device=self.device) for many in counts[stream.name]]
+                    slots[slot.name] = Dense(torch.cat(places).to(torch.float64)[:, None])
+            z[stream.name] = Residual(stream, tokens, slots, self._derive, self._bound, self.device)
+        return Problem(cast(dict[str, Tensor], z), number)
+
+    def _counted(self, numbers: Sequence[int], tokens: Sequence[int]) -> Dense:
+        """A number of each problem, for all its tokens."""
+        each, many = (torch.tensor(list(found), device=self.device) for found in (numbers, tokens))
+        return Dense(each.to(torch.float64).repeat_interleave(many)[:, None])
+
+    def _uniform(self, row: Tensor, tokens: int) -> Uniform:
+        return Uniform(row.to(dtype=torch.float64, device=self.device), tokens)
+
+    def start(self, problems: list[Problem]) -> None:
+        """Derived slots are made when they are read."""
+
+    def fill(self, problem: Problem, stream: str, slot: str, held: Held) -> None:
+        """Sets a field from outside: noise."""
+        residual = cast(Residual, problem.z[stream])
+        changed = {slot: held.rounded(self.dtype)}
+        problem.z[stream] = cast(Tensor, residual.with_slots(changed, self.sources[stream]))
+
+    def unchanged(self, old: Mapping[str, Any], new: Mapping[str, Any], stream: str, slot: str) -> bool:
+        """Whether a slot holds the same numbers in two states."""
+        return same(old[stream].slot(slot), new[stream].slot(slot))
+
+    # ------------------------------------------------------------------ batches
+    def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
+        """The problems of a batch as one before the first step, where the plan allows it; `counts`: tokens of each."""
+        many, plan = len(next(iter(counts.values()))), self.prepared.plan
+        if many < 2 or self.tap is not None or apart(self.program, plan):
+            return None
+        searches = any(head.strategy in SCANNED for _, head in plan.heads())
+        if searches and (self.scan.type != "cpu" or library() is None):
+            return None
+        try:
+            every = {place: rows.every() for place, rows in filled.items()}
+            whole = self.embed(every, counts, -1, {place: rows.peak for place, rows in filled.items()})
+        except Uncovered:
+            return None
+        if not self._plain_scores(whole):
+            return None
+        where = {name: [0, *accumulate(sizes)] for name, sizes in counts.items()}
+
+        def exact(number: int) -> RationalScores:
+            assert self.groups is not None
+            parts = {name: self.groups.part(cast(Residual, z), number) for name, z in whole.z.items()}
+            return RationalScores(self.upkeep.exact_weights, cast(Mapping[str, Tensor], parts), self.makers())
+
+        self.groups = ProblemOffsets(where, exact)
+        return whole
+
+    def _plain_scores(self, whole: Problem) -> bool:
+        """Whether the heads that look for best keys score stored numbers as they are."""
+        for path, plan in self.prepared.plan.heads():
+            if not path.startswith("layer") or plan.strategy != "nearest":
+                continue
+            lens, head = self.prepared.head(plan.head), plan.head
+            parts, keys = lens.head.score.parts, self.program.stream(head.keys)
+            found = stored(cast(Residual, whole.z[head.query]), lens.query, lens.weights, [part.q for part in parts])
+            fields = all(keys.slot(name).role != "derived" for name in lens.keys.slots(keys))
+            if found is None or not found.plain or not fields or not all(lens.weights.copies(p.k) for p in parts):
+                return False
+        return True
+
+    def standing(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[bool]:
+        """For every joined problem whether a layer left every field it writes as it was."""
+        groups = self.groups
+        assert groups is not None
+        still = torch.ones(groups.count, dtype=torch.bool)
+        for step in self.program.layer:
+            for stream, slot in step.writes:
+                one, other = old[stream].slot(slot), new[stream].slot(slot)
+                if isinstance(one, Sparse) and isinstance(other, Sparse) and one.one_hot and other.one_hot:
+                    differs = one.index != other.index
+                else:
+                    parts = blocks(other.tokens, other.width)
+                    differs = torch.cat([(one.rows(rows) != other.rows(rows)).any(1) for rows in parts])
+                still[groups.owner(stream, differs.nonzero()[:, 0]).cpu()] = False
+        return cast(list[bool], still.tolist())
+
+    def apart(self, step: ProgramStep) -> str:
+        """Why a step runs problem by problem; nothing where joined problems can run it."""
+        return why_apart(self._plans[id(step)])
+
+    def noted(self) -> tuple[dict[str, Tiers], set[tuple[str, str]]]:
+        """What steps add to besides the state of their problems."""
+        return {name: replace(tiers) for name, tiers in self.tiers.items()}, set(self.upkeep.ready)
+
+    def taken_back(self, noted: tuple[dict[str, Tiers], set[tuple[str, str]]]) -> None:
+        """As it was, to run problem by problem from here on."""
+        self.tiers, self.upkeep.ready = noted
+        self.groups, self._made, self.prefix = None, None, ""
+        self.cache.pop(-1, None)
+
+    # ------------------------------------------------------------------ many layers at once
+    def many_layers(self, problem: Problem, many: int, index: int, seeds: Sequence[int]) -> NativeMachine | Tape | None:
+        """The next layers of a problem as one native run, where the plan allows it."""
+        if self.device.type != "cpu" or self.scan.type != "cpu":
+            return None
+        attends = steps_of(self.program, self.prepared.plan)
+        if not may_tape(self.program, attends):
+            try:
+                return NativeMachine.of(self, problem, index, seeds)
+            except Uncovered:
+                return None
+        if self.groups is not None:
+            return None
+        state, exact = cast(dict[str, Residual], problem.z), self.exact(problem)
+        calls = [[self.call(head, state, exact, problem.number) for head in attend.heads] for attend in attends]
+        carry = self.prepared.carry
+        return Maker(self.program, attends, state, self.sources, calls, carry, self.dtype).tape(many)
+
+    def follow(self, problem: Problem, index: int, seed: int) -> None:
+        """Lets the native machine run the next layer of a problem, sub-layer by sub-layer, where it can."""
+        found = self.many_layers(problem, 1, index, [seed])
+        if isinstance(found, NativeMachine):
+            self._followed[problem.number] = found, found.sublayers()
+
+    def _next(
+        self, plan: AttendPlan | FFNPlan, problem: Problem, state: dict[str, Residual], exact: RationalScores
+    ) -> dict[str, dict[str, Held]] | None:
+        """What the native machine makes of a sub-layer, if it runs this problem; exact arithmetic has seen no other."""
+        if problem.number not in self._followed:
+            return None
+        machine, sublayers = self._followed[problem.number]
+        try:
+            found = next(sublayers)
+        except Uncovered:
+            del self._followed[problem.number]
+            if exact.level:
+                raise
+            return None
+        for write in plan.slots if isinstance(plan, AttendPlan) else ():
+            if write.form == "deferred" and write.heads:
+                assert isinstance(plan, AttendPlan)
+                calls = [self.call(plan.heads[index], state, exact, problem.number) for index in write.heads]
+                slot = self.program.stream(write.stream).slot(write.slot)
+                made = self.writer.deferred(calls, range(slot.offset, slot.offset + slot.width))
+                found.setdefault(write.stream, {})[write.slot] = made
+        if machine.finished:
+            del self._followed[problem.number]
+            for name, tiers in machine.tiers.items():
+                self.tiers.setdefault(name, Tiers()).include(tiers)
+        return found
+
+    def taped(self, problem: Problem, tape: NativeMachine | Tape) -> None:
+        """Takes over what a tape has written."""
+        for stream, slots in tape.slots().items():
+            residual = cast(Residual, problem.z[stream])
+            problem.z[stream] = cast(Tensor, residual.with_slots(slots, self.sources[stream]))
+        for name, tiers in tape.tiers.items():
+            self.tiers.setdefault(name, Tiers()).include(tiers)
+        for step in self.program.layer:
+            self.upkeep.ready.update(step.writes)
+
+    # ------------------------------------------------------------------ derived slots
+    def _derive(self, residual: Residual, slot: str) -> Held:
+        stream = residual.stream
+        ffn = self._makers.get((stream.name, slot))
+        width = stream.slot(slot).width
+        if ffn is None or ffn not in self.upkeep.active()[stream.name]:
+            return self._uniform(torch.zeros(1, width), len(residual))
+        plan = self.prepared.plan.derived[stream.name, slot]
+        exact = RationalScores(
+            self.upkeep.exact_weights, cast(Mapping[str, Tensor], {stream.name: residual}), self.makers()
+        )
+        return feed(plan, self.prepared.ffn(ffn), residual, exact, self.prepared.tensors)[slot]
+
+    def _bound(self, residual: Residual, slot: str) -> Tensor:
+        ffn = self._makers.get((residual.stream.name, slot))
+        if ffn is None or ffn not in self.upkeep.active()[residual.stream.name]:
+            width = residual.stream.slot(slot).width
+            return torch.zeros(1, width, dtype=torch.float64, device=self.device)
+        exact = RationalScores(
+            self.upkeep.exact_weights, cast(Mapping[str, Tensor], {residual.stream.name: residual}), self.makers()
+        )
+        return derived_radius(self.prepared.ffn(ffn), residual, exact, slot)
+
+    def makers(self) -> dict[tuple[str, int], FFN]:
+        """The map that makes each column of the derived slots that have a value."""
+        ready = len(self.upkeep.ready)  # it only grows
+        if self._made is None or self._made[0] != ready:
+            active = self.upkeep.active()
+            found = {}
+            for (stream, slot), ffn in self._makers.items():
+                if ffn in active[stream]:
+                    where = self.program.stream(stream).slot(slot)
+                    found.update({(stream, column): ffn for column in range(where.offset, where.offset + where.width)})
+            self._made = (ready, found)
+        return self._made[1]
+
+    # ------------------------------------------------------------------ steps
+    def step(self, step: ProgramStep, problems: list[Problem], blocks: Iterable[Any], path: str, first: int) -> None:
+        """Runs one step on all problems."""
+        plans = self._plans[id(step)]
+        with alone():
+            seen = [self._one(plans, problem, path, first) for problem in problems]
+        self.upkeep.ready.update(step.writes)
+        if self.tap is not None:
+            for index in range(len(plans)):
+                last = index == len(plans) - 1
+                self.tap(f"{self.prefix}{path}.{first + index}", problems if last else [each[index] for each in seen])
+
+    def _one(self, plans: tuple[AttendPlan | FFNPlan, ...], problem: Problem, path: str, first: int) -> list[Problem]:
+        """Runs the sub-layers of a step on one problem; the states after each, where somebody wants to see them."""
+        seen: list[Problem] = []
+        start = cast(dict[str, Residual], problem.z)
+        exact = RationalScores(self.upkeep.exact_weights, cast(Mapping[str, Tensor], start), self.makers())
+        changed: dict[str, dict[str, Held]] = {}
+        state = dict(start)
+        noted = any(isinstance(plan, FFNPlan) and plan.ffn.function in ("unit", "layer") for plan in plans)
+        for index, plan in enumerate(plans):
+            name = f"{path}.{first + index}"
+            if (followed := self._next(plan, problem, state, exact)) is not None:
+                found = followed
+                exact.ran(plan.ffn if isinstance(plan, FFNPlan) else plan.attend, {})
+            elif isinstance(plan, FFNPlan):
+                found = {} if plan.dead else self._feed(plan, state, exact)
+                exact.ran(plan.ffn, {})
+            else:
+                found, choices = self._attend(plan, state, exact, problem.number, name, noted)
+                exact.ran(plan.attend, choices)
+            for stream, slots in found.items():
+                changed.setdefault(stream, {}).update(slots)
+                state[stream] = start[stream].overlaid(changed[stream])
+            if self.tap is not None:
+                seen.append(Problem(cast(dict[str, Tensor], dict(state)), problem.number))
+        for stream, slots in changed.items():
+            layout = self.program.stream(stream)
+            kept = {
+                name: self._stored(layout.slot(name).role, held)
+                for name, held in slots.items()
+                if layout.slot(name).role != "derived"
+            }
+            problem.z[stream] = cast(Tensor, start[stream].with_slots(kept, self.sources[stream]))
+        return seen
+
+    def _stored(self, role: str, held: Held) -> Held:
+        """A slot at the end of a step: fields as the storage dtype holds them, all numbers finite."""
+        held = held.rounded(self.dtype) if role == "field" else held
+        if isinstance(held, Dense | Uniform) and not all_finite(held.value if isinstance(held, Dense) else held.row):
+            raise Uncovered("a number does not fit its dtype")
+        return held
+
+    # ------------------------------------------------------------------ feed-forwards
+    def _feed(self, plan: FFNPlan, state: Mapping[str, Residual], exact: RationalScores) -> dict[str, dict[str, Held]]:
+        lens = self.prepared.ffn(plan.ffn)
+        return {plan.ffn.stream: feed(plan, lens, state[plan.ffn.stream], exact, self.prepared.tensors)}
+
+    # ------------------------------------------------------------------ attention
+    def _attend(
+        self,
+        plan: AttendPlan,
+        state: Mapping[str, Residual],
+        exact: RationalScores,
+        number: int,
+        name: str,
+        noted: bool,
+    ) -> tuple[dict[str, dict[str, Held]], dict[str, Choice]]:
+        calls = [self.call(head, state, exact, number) for head in plan.heads]
+        needed = {i for write in plan.slots if write.form != "deferred" for i in write.heads}
+        given: dict[int, HeadOutput] = {}
+        choices: dict[str, Choice] = {}
+        for index, call in enumerate(calls):
+            if call.plan.strategy == "self":
+                self._distinct(call)
+            if index in needed:
+                pair = any(write.form == "sparse" and index in write.heads for write in plan.slots)
+                given[index] = self._run(call, pair, noted)
+                choices[call.plan.head.name] = given[index].choice
+                tiers = given[index].tiers
+                if tiers is not None:
+                    self.tiers.setdefault(f"{name}.{call.plan.head.name}", Tiers()).include(tiers)
+            else:
+                choices[call.plan.head.name] = all_keys(call)
+        found: dict[str, dict[str, Held]] = {}
+        for write in plan.slots:
+            held = self.writer.write(write, plan, state[write.stream], calls, given)
+            found.setdefault(write.stream, {})[write.slot] = held
+        return found, choices
+
+    def exact(self, problem: Problem) -> RationalScores:
+        """Exact arithmetic on a problem as it is."""
+        return RationalScores(self.upkeep.exact_weights, problem.z, self.makers())
+
+    def part(self, residual: Residual, number: int) -> Residual:
+        """One of the problems that are joined."""
+        assert self.groups is not None
+        return self.groups.part(residual, number)
+
+    def call(self, plan: HeadPlan, state: Mapping[str, Residual], exact: RationalScores, number: int) -> HeadTask:
+        head = plan.head
+        cache = self.cache.setdefault(number, {})
+        lens, groups = self.prepared.head(head), self.groups if number < 0 else None
+        sides, tensors = (state[head.query], state[head.keys]), self.prepared.tensors
+        return HeadTask(plan, lens, *sides, exact, tensors, cache, self.scan, groups)
+
+    def _run(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
+        given = self._carried_out(call, pair, noted)
+        if call.groups is not None and call.plan.once and given.out is not None:  # of a problem: for all its queries
+            stream = call.query.stream.name
+            given.out = given.out[call.groups.owner(stream, torch.arange(len(call.query), device=self.device))]
+        return given
+
+    def _carried_out(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
+        strategy = call.plan.strategy
+        if strategy == "self":
+            return HeadOutput(call.lens.values(call.query))
+        if strategy == "nearest":
+            return nearest_head(call, pair)
+        if strategy == "best":
+            return best_head(call)
+        if strategy == "segment":
+            return segment_head(call)
+        if strategy in ("members", "queries"):
+            return query_head(call, noted)
+        if strategy == "stream":
+            if call.groups is not None:
+                return joined_stream_head(call, call.groups)
+            kept = kept_head(call, self.dtype) if call.plan.kept else None
+            return stream_head(call) if kept is None else kept
+        return literal_head(call, noted)
+
+    def _distinct(self, call: HeadTask) -> None:
+        """An erase by self-attention is a linear erase only if no two tokens look the same."""
+        part = call.lens.head.score.parts[0]
+        if part.kind != "l2":
+            return
+
+        def look() -> bool:
+            z = call.lens.weights.linear(call.lens.query.read(call.query), part.q)
+            return are_distinct(z)
+
+        if not call.static(("distinct", id(call.plan.head)), call.sources("query"), look):
+            raise Uncovered("two tokens are equal, so that an erase by attention is not a linear one")
+
+
+def layers_at_a_time(program: Program, prepared: Prepared) -> str:
+    """The instructions that the native machine carries out layer by layer, or why it does not."""
+    if not program.layer:
+        return "none"
+    if program.options.get("weights") == "unrolled":
+        return "one by one, by torch: every layer has weights of its own"
+    if may_tape(program, steps_of(program, prepared.plan)):
+        return "many in one native call (heads over exponentials that are kept)"
+    weights, device = Weights(prepared.tensors), torch.device("cpu")
+    engine = Linear(program, prepared, weights, torch.float64, device, device)
+    counts = {stream.name: [stream.size or 1] for stream in program.streams}
+    try:
+        found = encoded(engine, engine.embed({}, counts, 0, {}))
+    except Uncovered as reason:
+        return f"one by one, by torch: {reason}"
+    listed = "".join(f"\n  {line}" for line in str(found).splitlines())
+    return f"many in one native call; the instructions of one{listed}"

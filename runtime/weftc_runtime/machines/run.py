@@ -1,0 +1,513 @@
+"""One run of a program: embedding, prelude, layers, read-out, on all problems of a batch.
+
+A `Run` owns the residuals of its problems and the backend that advances them; `answers` reads results from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weftc_runtime.data.hooks import HookBlock
+from weftc_runtime.data.noise import noise as draw
+from weftc_runtime.data.noise import noise_at
+from weftc_runtime.data.reader import Batch
+from weftc_runtime.data.results import Tiers, together
+from weftc_runtime.errors import RunError, shown, suggestion
+from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
+from weftc_runtime.format.tensors import pattern_reads, slots_read, writes
+from weftc_runtime.kernels.devices import Home
+from weftc_runtime.machines.conditions import demand
+from weftc_runtime.machines.joined import JoinedProblems, joined_as
+from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.residual import Residual
+from weftc_runtime.machines.state import Problem
+from weftc_runtime.plan.instructions import Uncovered
+from weftc_runtime.plan.prepared import Prepared
+from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse
+from weftc_runtime.reference.backend import Reference
+from weftc_runtime.reference.weights import Weights
+
+
+@dataclass(slots=True)
+class Sites:
+    """The hook sites of a model, one block per sub-layer."""
+
+    prelude: nn.ModuleList
+    layer: nn.ModuleList
+    readout: nn.ModuleList
+
+
+@dataclass(slots=True)
+class Run:
+    """A run under way."""
+
+    program: Program
+    sites: Sites
+    engine: Reference | Linear
+    batch: Batch
+    problems: Sequence[Problem]
+    places: Mapping[str, tuple[str, str]]
+    noise: Mapping[str, Tensor]
+    layers: list[int] = field(default_factory=list)  # per problem
+    stable: list[bool] = field(default_factory=list)
+    settled: list[Tiers] = field(default_factory=list)  # by the heads of each layer
+    joined: Problem | None = None  # all problems as one, while layers run
+    _placed: list[tuple[ProgramStep, list[HookBlock], int]] | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        program: Program,
+        weights: Weights,
+        dtype: torch.dtype,
+        sites: Sites,
+        batch: Batch,
+        places: Mapping[str, tuple[str, str]],
+        noise: Mapping[str, Any],
+        layers: int,
+        home: Home,
+        prepared: Prepared | None = None,
+    ) -> Run:
+        """The residual right after the embedding; `places` says which slot each array of the batch fills.
+
+        With a prepared plan the linear backend runs, else the reference.
+        """
+        device = home.state
+        explicit = explicit_noise(program, noise, batch, layers, device)
+        still = [0] * batch.count, [False] * batch.count
+        if prepared is not None:
+            linear = Linear(program, prepared, weights, dtype, device, home.scan, batch.batched)
+            linear.upkeep.ready.update(places[name] for name in batch.values)
+
+            def held(number: int) -> Problem:
+                counts = {name: [layout.counts[number]] for name, layout in batch.layouts.items()}
+                filled = {places[name]: rows for name, rows in batch.of(number).items()}
+                peaks = {places[name]: rows.peak for name, rows in batch.values.items()} if batch.count == 1 else {}
+                return linear.embed(filled, counts, number, peaks)
+
+            return cls(program, sites, linear, batch, JoinedProblems(batch.count, held), places, explicit, *still)
+        engine = Reference(program, weights, dtype, batch.batched)
+        problems = []
+        for number in range(batch.count):
+            filled = {places[name]: rows for name, rows in batch.of(number).items()}
+            enter = engine.upkeep.coordinates.enter
+            slots = embed(program, filled, batch, number, device)
+            problem = Problem({name: enter(name, z) for name, z in slots.items()}, number)
+            nulls = null_tokens(program, {name: len(z) for name, z in problem.z.items()}, device)
+            problem.nulls = {name: enter(name, z) for name, z in nulls.items()}
+            problems.append(problem)
+        engine.upkeep.ready.update(places[name] for name in batch.values)
+        engine.upkeep.refresh(problems)
+        return cls(program, sites, engine, batch, problems, places, explicit, *still)
+
+    # ------------------------------------------------------------------ phases
+    def prelude(self) -> None:
+        """The steps before the first layer."""
+        steps = list(placed(self.program.prelude, self.sites.prelude))
+        if self.joined is not None and self._together(steps, "prelude"):
+            return
+        for step, blocks, first in steps:
+            self.engine.step(step, list(self.problems), blocks, "prelude", first)
+
+    def _together(self, steps: Iterable[tuple[ProgramStep, list[HookBlock], int]], path: str) -> bool:
+        """Steps on joined problems. Where only a problem alone can tell what is wrong: False, and they are parted."""
+        engine, whole = self.engine, self.joined
+        assert isinstance(engine, Linear)
+        assert whole is not None
+        state, noted = dict(whole.z), engine.noted()
+        try:
+            for step, blocks, first in steps:
+                engine.step(step, [whole], blocks, path, first)
+        except RunError:
+            whole.z = state
+            self.part()
+            assert isinstance(self.problems, JoinedProblems)
+            self.problems = self.problems.alone()
+            engine.taken_back(noted)
+            return False
+        return True
+
+    def layer(self, index: int, until_stable: bool = False) -> bool:
+        """One layer on every problem that is not stable yet; False when none is left."""
+        if all(self.stable):
+            return False
+        if self.joined is not None and self._joined_layer(index, until_stable):
+            return True
+        active = self._active()
+        before = [dict(problem.z) for problem in active]
+        decided = together(self.engine.tiers.values())
+        self.refill(index, active)
+        self.engine.prefix = f"layers.{index}."
+        watched = isinstance(self.engine, Linear) and self.engine.tap is not None
+        if isinstance(self.engine, Linear) and watched and not self.noise and not is_unrolled(self.program):
+            for problem in active:
+                self.engine.follow(problem, index, self.batch.seeds[problem.number])
+        for step, blocks, first in self.steps(index):
+            for problem in active:
+                demand(self.program, problem, index, self.batch.batched, self.read)
+            self.engine.step(step, active, blocks, "blocks", first)
+        self.engine.prefix = ""
+        self.settled.append(together(self.engine.tiers.values()).since(decided))
+        for problem, old in zip(active, before, strict=True):
+            self.layers[problem.number] += 1
+            self.stable[problem.number] = until_stable and self._unchanged(old, problem.z)
+        return True
+
+    def leap(self, index: int, many: int, until_stable: bool = False) -> int:
+        """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
+        if not isinstance(self.engine, Linear) or self.noise or is_unrolled(self.program):
+            return 0
+        if _conditional(self.program) or many < 1 or all(self.stable):
+            return 0
+        whole = self.joined is not None
+        active = [self.joined] if self.joined is not None else self._active()
+        tapes = []
+        for problem in active:
+            if not whole:
+                demand(self.program, problem, index, self.batch.batched, self.read)
+            seeds = self.batch.seeds if whole else [self.batch.seeds[problem.number]]
+            tape = self.engine.many_layers(problem, many, index, seeds)
+            if tape is None:
+                return 0
+            tapes.append(tape)
+        longest, settled = 0, [Tiers() for _ in range(many)]
+        for problem, tape in zip(active, tapes, strict=True):
+            numbers = range(len(self.layers)) if whole else [problem.number]
+            try:
+                ran, stable = tape.run(many, until_stable, [self.stable[number] for number in numbers])
+            except Uncovered:
+                if whole:  # which of them it is comes out one by one
+                    return 0
+                raise
+            if not any(ran) and len(active) == 1:
+                return 0
+            if len(active) > 1 and not stable[0] and ran[0] < many:
+                raise Uncovered("a problem of the batch runs layer by layer")
+            self.engine.taped(problem, tape)
+            for total, tiers in zip(settled, tape.settled, strict=False):
+                total.include(tiers)
+            for number, layers, still in zip(numbers, ran, stable, strict=True):
+                self.layers[number] += layers
+                self.stable[number] = still
+            longest = max(longest, len(tape.settled))
+            if len(active) > 1:
+                self.engine.cache.pop(problem.number, None)  # matrices of one problem at a time
+        self.settled.extend(settled[:longest])
+        return longest
+
+    def _active(self) -> list[Problem]:
+        """The problems that still run."""
+        return [problem for problem in self.problems if not self.stable[problem.number]]
+
+    def join(self) -> None:
+        """Lets the problems of a batch run as one from here on, where that may be."""
+        if isinstance(self.engine, Linear):
+            filled = {self.places[name]: rows for name, rows in self.batch.values.items()}
+            counts = {name: layout.counts for name, layout in self.batch.layouts.items()}
+            self.joined = self.engine.join(filled, counts)
+
+    def part(self) -> None:
+        """Gives every problem its own state again, when somebody asks for it."""
+        if self.joined is not None:
+            assert isinstance(self.engine, Linear)
+            assert self.engine.groups is not None
+            self.problems, self.joined = JoinedProblems.of(self.joined, self.engine.groups), None
+
+    def _joined_layer(self, index: int, until_stable: bool) -> bool:
+        """One layer on all problems at once, or False. A problem that stands still stays as it is."""
+        whole = self.joined
+        assert whole is not None
+        assert isinstance(self.engine, Linear)
+        before, decided = dict(whole.z), together(self.engine.tiers.values())
+        self.engine.prefix = f"layers.{index}."
+        if not self._together(self.steps(index), "blocks"):
+            return False
+        self.engine.prefix = ""
+        self.settled.append(together(self.engine.tiers.values()).since(decided))
+        self.layers = [many + (not stable) for many, stable in zip(self.layers, self.stable, strict=True)]
+        if until_stable:
+            still = self.engine.standing(before, whole.z)
+            self.stable = [stable or now for stable, now in zip(self.stable, still, strict=True)]
+        return True
+
+    def steps(self, index: int) -> list[tuple[ProgramStep, list[HookBlock], int]]:
+        """The steps of one layer with their hook sites; unrolled weights have their own for each layer."""
+        if self._placed is None:
+            self._placed = list(placed(self.program.layer, self.sites.layer))
+        every = self._placed
+        if not is_unrolled(self.program):
+            return every
+        each = len(every) // self.program.layers
+        return every[index * each : (index + 1) * each]
+
+    def again(self, step: int) -> Sequence[Problem]:
+        """The final state after one more pass through one step of the layer, on a copy."""
+        whole = joined_as(self.problems)
+        problems = [] if whole is not None else [problem.copy() for problem in self.problems]
+        if not any(self.layers):
+            self.refill(0, problems)
+        last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
+        chosen, blocks, first = self.steps(last)[step]
+        engine = self.engine.aside()
+        if whole is None:
+            engine.step(chosen, problems, blocks, "again", first)
+            return problems
+        assert isinstance(engine, Linear)
+        assert engine.groups is not None
+        copied = whole.copy()
+        engine.step(chosen, [copied], blocks, "again", first)
+        return JoinedProblems.of(copied, engine.groups)
+
+    def readout(self, asked: Iterable[ProgramOutput]) -> None:
+        """The steps after the last layer that answer what is asked; others need not have a value."""
+        needed = self._needed(asked)
+        for index, (step, blocks, first) in enumerate(placed(self.program.readout, self.sites.readout)):
+            if index not in needed or self._read_together(step, blocks, first):
+                continue
+            if isinstance(self.problems, JoinedProblems):
+                self.problems = self.problems.alone()
+            self.engine.step(step, list(self.problems), blocks, "readout", first)
+
+    def _needed(self, asked: Iterable[ProgramOutput]) -> set[int]:
+        """The steps of the read-out that outputs depend on, through what later ones read of earlier ones."""
+        weights, bases = self.engine.weights, self.engine.upkeep.coordinates.bases
+        streams = {stream.name: stream for stream in self.program.streams}
+        wanted: set[tuple[str, str]] = set()
+        for output in asked:
+            wanted |= {(output.stream, output.slot)} if output.head is None else set()
+            wanted |= pattern_reads(output, streams, weights, bases)
+        found: set[int] = set()
+        for index, step in reversed(list(enumerate(self.program.readout))):
+            for stream in self.program.streams:
+                for ffn in reversed(stream.derived):
+                    if wanted & {(stream.name, slot) for slot in ffn.writes}:
+                        wanted |= slots_read((ffn,), streams, weights, bases)
+            if wanted & set(writes(step)):
+                found.add(index)
+                wanted |= slots_read(step.sublayers, streams, weights, bases)
+        return found
+
+    def _read_together(self, step: ProgramStep, blocks: list[HookBlock], first: int) -> bool:
+        """A step of the read-out on all problems at once, where that may be."""
+        self.joined = joined_as(self.problems)
+        if self.joined is None or not isinstance(self.engine, Linear) or self.engine.apart(step):
+            self.joined = None
+            return False
+        done = self._together([(step, blocks, first)], "readout")
+        self.part()
+        return done
+
+    def forget(self) -> None:
+        """Drops what only further layers would use, before answers are made."""
+        if isinstance(self.engine, Linear):
+            for cache in self.engine.cache.values():
+                cache.clear()
+
+    # ------------------------------------------------------------------ details
+    def refill(self, index: int, problems: list[Problem]) -> None:
+        """Fills the random fields anew before a layer."""
+        for item in self.program.noises:
+            for problem in problems:
+                self._fill(item, index, problem)
+            self.engine.upkeep.ready.add((item.stream, item.slot))
+        if self.program.noises and isinstance(self.engine, Reference):
+            self.engine.upkeep.refresh(problems)
+
+    def _fill(self, item: Input, index: int, problem: Problem) -> None:
+        slot = self.program.stream(item.stream).slot(item.slot)
+        z = problem.z[item.stream]
+        if isinstance(self.engine, Linear):
+            self.engine.fill(problem, item.stream, item.slot, self._drawn(item, index, problem))
+            return
+        if item.name in self.noise:
+            rows = self.noise[item.name][problem.number, index]
+            rows = rows[self.batch.layouts[item.stream].rows(problem.number)]
+        elif z.is_meta:
+            rows = z.new_empty(len(z), slot.width)
+        else:
+            kind = cast(Literal["gumbel", "normal", "uniform"], item.kind)
+            made = draw(kind, self.batch.seeds[problem.number], item.name, index, len(z), slot.width)
+            rows = torch.as_tensor(made, device=z.device)
+        rows = rows.to(self.engine.dtype).to(torch.float64)
+        problem.z[item.stream] = self.engine.upkeep.coordinates.replaced(item.stream, item.slot, z, rows)
+
+    def _drawn(self, item: Input, index: int, problem: Problem) -> Held:
+        """A random field that is drawn where it is read."""
+        if item.name in self.noise:
+            rows = self.noise[item.name][problem.number, index]
+            return Dense(rows[self.batch.layouts[item.stream].rows(problem.number)])
+        kind = cast(Literal["gumbel", "normal", "uniform"], item.kind)
+        seed, tokens = self.batch.seeds[problem.number], len(problem.z[item.stream])
+        width = self.program.stream(item.stream).slot(item.slot).width
+        device = cast(Residual, problem.z[item.stream]).device
+        order, columns = np.arange(tokens), np.arange(width)
+
+        def make(rows: Rows) -> Tensor:
+            picked = order[rows] if isinstance(rows, slice) else rows.cpu().numpy()
+            return torch.as_tensor(noise_at(kind, seed, item.name, index, picked, columns), device=device)
+
+        def make_column(column: int) -> Tensor:
+            made = noise_at(kind, seed, item.name, index, order, columns[column : column + 1])
+            return torch.as_tensor(made[:, 0], device=device)
+
+        return Deferred(tokens, width, make, device, make_column)
+
+    # ------------------------------------------------------------------ what answers ask
+    def literal(self, problems: Sequence[Problem]) -> tuple[Reference, list[Problem]]:
+        """The reference backend and dense residuals, for what only they can answer."""
+        if isinstance(self.engine, Reference):
+            return self.engine, list(problems)
+        engine = Reference(self.program, self.engine.weights, self.engine.dtype, self.engine.batched, self.engine.tiers)
+        engine.upkeep.ready = set(self.engine.upkeep.ready)
+        dense = []
+        for problem in problems:
+            z = {}
+            for name, residual in problem.z.items():
+                z[name] = cast(Residual, residual).dense()
+            dense.append(Problem(z, problem.number))
+        engine.upkeep.refresh(dense)
+        return engine, dense
+
+    def held(self, problem: Problem, stream: str, slot: str) -> Held:
+        """A slot as the backend holds it."""
+        z = problem.z[stream]
+        return z.slot(slot) if isinstance(z, Residual) else Dense(self.read(problem, stream, slot))
+
+    def read(self, problem: Problem, stream: str, slot: str) -> Tensor:
+        """A slot of one problem, [tokens, width]."""
+        z = problem.z[stream]
+        if isinstance(z, Residual):
+            return z.slot(slot).rows(slice(0, len(z)))
+        return self.engine.upkeep.coordinates.read(stream, slot, problem.z[stream])
+
+    def defers(self, output: ProgramOutput, problems: Sequence[Problem]) -> bool:
+        """Whether an output is a pair field that is made only where it is read."""
+        if output.kind != "pair" or not isinstance(self.engine, Linear):
+            return False
+        return isinstance(self.held(problems[0], output.stream, output.slot), Deferred | Sparse)
+
+    def indices(self, problems: Sequence[Problem], stream: str, slot: str) -> Tensor | None:
+        """The index of every row of a one-hot slot, -1 for padding; None where it is held as an array."""
+        parts = []
+        whole = joined_as(problems)
+        for problem in problems if whole is None else [whole]:
+            held = self.held(problem, stream, slot)
+            if not isinstance(held, Sparse) or not held.one_hot:
+                return None
+            parts.append(held.index)
+        if not self.batch.batched:
+            return parts[0].to(torch.int64)
+        rows = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return self.batch.layouts[stream].placed(rows.to(torch.int64), -1)
+
+    def _unchanged(self, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> bool:
+        """Whether a layer left every field it writes as it was."""
+        for step in self.program.layer:
+            for name, slot in step.writes:
+                if isinstance(self.engine, Linear):
+                    if not self.engine.unchanged(old, new, name, slot):
+                        return False
+                    continue
+                if not self.engine.upkeep.coordinates.unchanged(name, slot, old[name], new[name]):
+                    return False
+        return True
+
+
+def is_unrolled(program: Program) -> bool:
+    """Whether every layer has weights of its own."""
+    return program.options.get("weights") == "unrolled"
+
+
+def _conditional(program: Program) -> bool:
+    """Whether what a layer writes must meet a condition."""
+    written = {place for step in program.layer for place in step.writes}
+    checked = {(c.stream, slot) for c in program.conditions if c.kind != "margin" for slot in c.slots}
+    return bool(written & checked)
+
+
+def placed(steps: Sequence[ProgramStep], sites: nn.ModuleList) -> Iterator[tuple[ProgramStep, list[HookBlock], int]]:
+    """Every step with its blocks of hook sites and the number of its first block."""
+    at = 0
+    for step in steps:
+        yield step, [cast(HookBlock, sites[at + i]) for i in range(len(step.sublayers))], at
+        at += len(step.sublayers)
+
+
+def embed(
+    program: Program, filled: Mapping[tuple[str, str], Tensor], batch: Batch, number: int, device: torch.device
+) -> dict[str, Tensor]:
+    """The residual of one problem before the first step: inputs and constants in their slots, zeros elsewhere."""
+    instructions = {(embed.stream, embed.slot): embed for embed in program.embedding}
+    sizes = {name: layout.counts[number] for name, layout in batch.layouts.items()}
+    state: dict[str, Tensor] = {}
+    for stream in program.streams:
+        tokens = sizes[stream.name]
+        pieces = []
+        for slot in stream.slots:
+            place = (stream.name, slot.name)
+            piece = torch.zeros(tokens, slot.width, dtype=torch.float64, device=device)
+            instruction = instructions.get(place)
+            if place in filled:
+                piece = filled[place].to(torch.float64)
+            elif instruction is not None and instruction.kind == "one":
+                piece = torch.ones_like(piece)
+            elif instruction is not None and instruction.kind == "identity":
+                piece = torch.eye(tokens, dtype=torch.float64, device=device)
+            elif instruction is not None and instruction.kind == "position":
+                piece = torch.arange(1, tokens + 1, dtype=torch.float64, device=device)[:, None]
+            elif instruction is not None and instruction.kind == "count":
+                piece = torch.full_like(piece, sizes[instruction.source])
+            pieces.append(piece)
+        state[stream.name] = torch.cat(pieces, 1)
+    return state
+
+
+def null_tokens(program: Program, sizes: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
+    """The null tokens of the streams that have one: a row that is 0 but where the embedding says so."""
+    rows = {s.name: torch.zeros(1, s.width, dtype=torch.float64, device=device) for s in program.streams if s.null}
+    for embed in program.embedding:
+        if embed.kind == "null":
+            value = float(sizes[embed.source]) ** embed.power if embed.power else 1.0
+            rows[embed.stream][:, program.stream(embed.stream).slot(embed.slot).columns] = value
+    return rows
+
+
+def _without_columns(tensor: Tensor, tokens: int, batch: Batch) -> list[tuple[int, ...]]:
+    """Shapes of noise for a number per token: [layers, tokens], perhaps with an axis in front for a batch."""
+    layers = tensor.shape[-2] if tensor.dim() > 1 else 0
+    return [(layers, tokens), (batch.count, layers, tokens)] if batch.batched else [(layers, tokens)]
+
+
+def explicit_noise(
+    program: Program, noise: Mapping[str, Any], batch: Batch, layers: int, device: torch.device
+) -> dict[str, Tensor]:
+    """Arrays that replace the generator, as [batch, layers, tokens, columns]."""
+    known = {item.name: item for item in program.noises}
+    found: dict[str, Tensor] = {}
+    for name, value in noise.items():
+        if name not in known:
+            raise RunError(f"noise for an unknown random field {shown(name)}{suggestion(str(name), known)}")
+        item = known[name]
+        width, tokens = program.stream(item.stream).slot(item.slot).width, batch.layouts[item.stream].places
+        try:
+            array = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise RunError(f"noise {shown(name)} is not an array of numbers") from None
+        tensor = array.to(device).to(torch.float64)  # which the device it comes from may not have
+        numbers = width == 1 and tuple(tensor.shape) in _without_columns(tensor, tokens, batch)
+        tensor = tensor[..., None] if numbers else tensor
+        tensor = tensor[None].expand(batch.count, *tensor.shape) if tensor.dim() == 3 else tensor
+        fits = tensor.dim() == 4 and len(tensor) == batch.count and tuple(tensor.shape[2:]) == (tokens, width)
+        if not fits or tensor.shape[1] < layers:
+            wanted = f"[layers, {tokens}, {width}], with an axis in front for a batch, and at least {layers} layers"
+            raise RunError(f"noise {shown(name)} has shape {list(array.shape)}; it must be {wanted}")
+        if not tensor.is_meta and not bool(torch.isfinite(tensor).all()):
+            raise RunError(f"noise {shown(name)} holds a value that is not finite")
+        found[name] = tensor
+    return found

@@ -1,0 +1,467 @@
+"""A checkpoint -> an `nn.Module` that runs it: named inputs in, named outputs out.
+
+The parameters are the tensors of the checkpoint, kept in float64; `dtype` is how the state is stored between steps and
+how outputs are given. They are frozen unless `trainable`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from weftc_runtime.data import answers
+from weftc_runtime.data.hooks import Named, blocks
+from weftc_runtime.data.progress import Progress, silence
+from weftc_runtime.data.reader import SETTINGS, Batch, Reader, call_of
+from weftc_runtime.data.results import Fields, Outputs, Report, Trace
+from weftc_runtime.errors import RunError, shown, suggestion
+from weftc_runtime.format.checkpoint import Checkpoint
+from weftc_runtime.format.display import model_html, model_line
+from weftc_runtime.format.program import Program
+from weftc_runtime.format.tensor_checks import check_values
+from weftc_runtime.format.writes import stated
+from weftc_runtime.kernels.devices import Home
+from weftc_runtime.kernels.threads import alone, safely
+from weftc_runtime.machines.choose import Planner, check_backend, hindrance
+from weftc_runtime.machines.conditions import short_leads
+from weftc_runtime.machines.lost_digits import lost_digits
+from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.run import Run, Sites, is_unrolled
+from weftc_runtime.plan.instructions import Plan, Uncovered
+from weftc_runtime.plan.prepared import Prepared
+from weftc_runtime.reference.weights import Weights
+
+DTYPES = (torch.float32, torch.float64)
+ROTATED = "the residual has a basis of its own"  # plans look for slots in columns
+Result = TypeVar("Result")
+Seed = int | Sequence[int] | None
+Arrays = Mapping[str, Any] | None
+Until = Callable[[Fields, Fields], bool]  # the fields before and after a layer -> whether to stop
+
+
+def load(
+    source: str | os.PathLike[str] | Checkpoint,
+    dtype: torch.dtype | str = torch.float64,
+    device: str | torch.device = "cpu",
+    trainable: bool = False,
+    backend: str = "auto",
+    deterministic: bool = False,
+) -> Model:
+    """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or linear.
+
+    `deterministic`: sums with soft weights, too, get the same bits whatever the blocks, threads and batches.
+    A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
+    """
+    checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
+    return Model(checkpoint, dtype, device, trainable, backend, deterministic)
+
+
+class Refused(RunError):
+    """The backend that was asked for cannot run a program."""
+
+
+@dataclass(slots=True)
+class GivenInputs:
+    """What a call is given; read, checked and started once, whichever backends try."""
+
+    named: Mapping[str, Any]
+    batch: Batch | None = None
+
+
+class Model(nn.Module):
+    """A compiled algorithm as a module. See `forward` for how to call it."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        dtype: torch.dtype | str = torch.float64,
+        device: str | torch.device = "cpu",
+        trainable: bool = False,
+        backend: str = "auto",
+        deterministic: bool = False,
+    ) -> None:
+        super().__init__()
+        dtype = dtype_of(dtype)
+        self.backend = check_backend(backend)  # may be changed between runs
+        self.deterministic = deterministic  # this, too
+        program = checkpoint.program
+        program.verify({name: np.shape(array) for name, array in checkpoint.tensors.items()})
+        check_values(program, checkpoint.tensors)
+        self.program: Program = program
+        self.dtype = dtype
+        self.spec_name, self.spec_text = checkpoint.spec_name, checkpoint.spec_text
+        self.dims, self.params = dict(checkpoint.dims), dict(checkpoint.params)
+        self.compiler = checkpoint.compiler
+        self.report = Report()  # of the last run
+        self._planner = Planner(program)
+        self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
+        self._home = Home.of(device)
+        self._home.check(dtype)
+        self.weights = Named()
+        self._owners: dict[str, tuple[nn.Module, str]] = {}  # where each is looked up, without a walk along its path
+        for name, array in checkpoint.tensors.items():
+            tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=self._home.state)
+            self._owners[name] = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
+        streams = tuple(stream.name for stream in program.streams)
+        self.prelude = blocks(program.prelude, streams)
+        self.blocks = blocks(program.layer, streams)
+        self.readout = blocks(program.readout, streams)
+
+    # ------------------------------------------------------------------ as a module
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
+        """Moves the model; a change of dtype changes how state is stored, the weights stay float64."""
+        home = Home.of(fn(torch.empty(0, dtype=torch.int32, device=self.device)).device)
+        try:
+            dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
+        except TypeError:
+            if not home.apart:
+                raise
+            dtype = torch.float64  # what such a device does not take
+        dtype_of(dtype)
+        home.check(dtype)
+
+        def move(tensor: Tensor) -> Tensor:
+            moved = tensor.to(home.state) if home.apart else fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        super()._apply(move, recurse)  # type: ignore[no-untyped-call]
+        self.dtype, self._home = dtype, home
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the answers are given, and the weights are if it has float64."""
+        return self._place().device
+
+    def _place(self) -> Home:
+        if self._home.apart:
+            return self._home
+        device = self.tensor(next(iter(self._owners))).device
+        return Home(device, device)
+
+    def tensor(self, name: str) -> nn.Parameter:
+        """The parameter that holds a tensor of the checkpoint."""
+        if name not in self._owners:
+            raise KeyError(f"no tensor {name!r}{suggestion(name, self._owners)}")
+        owner, leaf = self._owners[name]
+        found = owner._parameters.get(leaf)
+        return found if found is not None else cast(nn.Parameter, getattr(owner, leaf))  # somebody computes it
+
+    def checkpoint(self) -> Checkpoint:
+        """The model as it is now, to save or to verify: trained and edited weights make files like any other."""
+        tensors = {name: self.tensor(name).detach().cpu().numpy().copy() for name in self._owners}
+        origin = (self.spec_name, self.spec_text, self.dims, self.params, self.compiler)
+        return Checkpoint(stated(self.program, tensors), tensors, *origin)
+
+    def extra_repr(self) -> str:
+        inputs = ", ".join(item.name for item in self.program.inputs)
+        return f"{self.program.name}: {inputs} -> {', '.join(output.name for output in self.program.outputs)}"
+
+    def __repr__(self) -> str:
+        """One line; every parameter and hook site is listed by `named_modules`."""
+        return f"Model({model_line(self)})"
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
+
+    # ------------------------------------------------------------------ running
+    def __call__(self, inputs: Any = None, /, **options: Any) -> Outputs:
+        """Runs the algorithm: see `forward`. Torch gets inputs as a mapping: their names may be its own (`self`)."""
+        named, settings = self._sorted(inputs, options)
+        return cast(Outputs, super().__call__(named.named, **settings))
+
+    def forward(
+        self,
+        inputs: Any = None,
+        /,
+        *,
+        layers: int | None = None,
+        seed: Seed = None,
+        mask: Arrays = None,
+        noise: Arrays = None,
+        until_stable: bool = False,
+        limit: int = 300,
+        progress: Progress | None = None,
+        until: Until | None = None,
+        **named: Any,
+    ) -> Outputs:
+        """Runs the algorithm: `model(x=..., c=...)` -> outputs by name, as the layers hold them.
+
+        Inputs may also be given as a mapping, and one that needs no other without its name: `model(x)`.
+
+        layers        how many; as compiled when not given. until_stable: until nothing changes, at most `limit`
+        seed          for initialisers and random fields; one for all problems of a batch, or one each
+        mask          {token set: bool[batch, tokens]} for batches of problems of different sizes
+        noise         {random field: array [layers, tokens, columns]} instead of the generator
+        progress      called before the first layer and after each: `weftc_runtime.Progress`
+        until         shown the stored fields before and after every layer; when it says True, the run ends
+        """
+        settings: dict[str, Any] = {"layers": layers, "seed": seed, "mask": mask, "noise": noise}
+        settings |= {"until_stable": until_stable, "limit": limit, "progress": progress, "until": until}
+        return self._answer(self._named(inputs, named), settings, partial(answers.outputs, again=False))
+
+    def final(self, inputs: Any = None, /, **options: Any) -> Outputs:
+        """Like a call, but outputs made from values that changed later in the layer are made once more at the end."""
+        return self._answer(*self._sorted(inputs, options), partial(answers.outputs, again=True))
+
+    def objective(self, inputs: Any = None, /, **options: Any) -> Tensor:
+        """The objective of the final state: a number, or one per problem of a batch."""
+        if self.program.objective is None:
+            raise RunError(f"{shown(self.program.name)} states no objective")
+        return self._answer(*self._sorted(inputs, options), answers.objective)
+
+    def fields(self, inputs: Any = None, /, **options: Any) -> Fields:
+        """The stored fields after the last layer, each made when it is asked for; they know outputs and objective."""
+        return self._answer(*self._sorted(inputs, options), answers.ended)
+
+    def trace(self, inputs: Any = None, /, *, patterns: bool = False, **options: Any) -> Trace:
+        """Every slot of every stream after every sub-layer, and on request every attention pattern."""
+        named, settings = self._sorted(inputs, options)
+        if self.backend == "linear" and patterns:
+            raise RunError("the linear backend makes no attention patterns; load with backend='reference' for them")
+
+        def watch(linear: bool) -> Trace:
+            tracer = answers.Tracer(patterns)
+            self._run(named, **settings, tracer=tracer, linear=linear)
+            return self._place().back(tracer.trace())
+
+        if self.backend == "linear":
+            return self._either(watch)
+        with safely():
+            found = watch(False)
+        why = "a trace was asked for" if self.backend == "auto" else ""
+        self.report = replace(self.report, backend="reference", why=why)
+        return found
+
+    def start(self, inputs: Any = None, /, *, seed: Seed = None, mask: Arrays = None, **named: Any) -> Fields:
+        """The stored fields before the first layer, each [tokens, width]."""
+        given = self._named(inputs, named)
+
+        def begin(linear: bool) -> Fields:
+            run = self._begin(given, seed, mask, None, 0, linear)
+            run.prelude()
+            return self._place().back(answers.fields(run))
+
+        return self._either(begin)
+
+    def advance(
+        self,
+        fields: Mapping[str, Any],
+        layer: int,
+        *,
+        seed: Seed = None,
+        mask: Arrays = None,
+        noise: Arrays = None,
+    ) -> Fields:
+        """One layer from stored fields. Fields that nothing has set yet may be absent; random fields are drawn anew."""
+        if not isinstance(layer, int | np.integer) or isinstance(layer, bool) or layer < 0:
+            raise RunError(f"layer is {layer!r}; layers are counted from 0")
+        if is_unrolled(self.program) and layer >= self.program.layers:
+            raise RunError(f"layer is {layer}, but the weights are unrolled for {self.program.layers} layers")
+        for item in self.program.inputs:
+            if item.slot not in fields:
+                raise RunError(f"field {shown(item.slot)} is missing; give every input of the model")
+        known = answers.field_inputs(self.program)
+        drawn = {item.slot for item in self.program.noises}
+        stored = {name: value for name, value in fields.items() if name not in drawn}
+        places = {item.name: (item.stream, item.slot) for item in known}
+
+        def go(linear: bool) -> Fields:
+            reader = Reader(self.program, known, self.dtype, self._place().state, may_start=False)
+            batch = reader.read(stored, mask, seed)
+            run = self._enter(batch, places, noise, layer + 1, linear)
+            if not run.leap(layer, 1):
+                run.layer(layer)
+            self._note(run)
+            return self._place().back(answers.fields(run))
+
+        return self._either(go)
+
+    def plan(self) -> Plan:
+        """How the linear backend would run the model; a `RunError` says why it would not."""
+        if self.program.rotated:
+            raise Uncovered(ROTATED)
+        return self._planner.prepared(self._tensors()).plan
+
+    # ------------------------------------------------------------------ backends
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: self.tensor(name) for name in self._owners}
+
+    def _answer(self, named: GivenInputs, settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
+        """What `read` makes of a run."""
+        return self._either(lambda linear: self._place().back(read(self._run(named, **settings, linear=linear))))
+
+    def _either(self, go: Callable[[bool], Result]) -> Result:
+        """Runs on the linear backend if that may be, and on the reference if it gives up."""
+        with safely():
+            return self._tried(go)
+
+    def _tried(self, go: Callable[[bool], Result]) -> Result:
+        why = ""
+        if self.backend != "reference":
+            try:
+                return go(True)
+            except Refused:
+                raise
+            except RunError as error:
+                why = str(error)
+        answer = go(False)
+        self.report = replace(self.report, backend="reference", why=why)
+        return answer
+
+    def _linear(self, batch: Batch, linear: bool) -> Prepared | None:
+        """The plan to run with, or None for the reference."""
+        if not linear:
+            return None
+        tensors = self._tensors()
+        try:
+            why = ROTATED if self.program.rotated else ""
+            why = why or hindrance((self.prelude, self.blocks, self.readout), tensors, batch)
+            if why:
+                raise Uncovered(why)
+            prepared = self._planner.prepared(tensors)
+            if self.deterministic and prepared.plan.adds_in_tiles:
+                raise Uncovered("sums with soft weights depend on its tiles; deterministic ones are the reference's")
+        except Uncovered as reason:
+            if self.backend == "linear":
+                raise Refused(f"the linear backend cannot run this: {reason}") from None
+            raise
+        return prepared
+
+    # ------------------------------------------------------------------ inside
+    def _named(self, inputs: Any, named: Mapping[str, Any]) -> GivenInputs:
+        """All inputs by name; one that needs no other may come without."""
+        if inputs is None or isinstance(inputs, Mapping):
+            return GivenInputs({**(inputs or {}), **named})
+        needed = [item.name for item in self.program.inputs if item.init is None]
+        known = [item.name for item in self.program.inputs]
+        only = known if len(known) == 1 else needed
+        if len(only) != 1 or only[0] in named:
+            raise RunError(f"inputs are given by name, because there are several: {call_of(*(needed or known))}")
+        return GivenInputs({only[0]: inputs, **named})
+
+    def _sorted(self, inputs: Any, options: Mapping[str, Any]) -> tuple[GivenInputs, dict[str, Any]]:
+        """Named inputs apart from the settings of a run."""
+        settings = {name: options[name] for name in SETTINGS if name in options}
+        return self._named(inputs, {name: options[name] for name in options if name not in SETTINGS}), settings
+
+    def _run(
+        self,
+        given: GivenInputs,
+        layers: int | None = None,
+        seed: Seed = None,
+        mask: Arrays = None,
+        noise: Arrays = None,
+        until_stable: bool = False,
+        limit: int = 300,
+        progress: Progress | None = None,
+        tracer: answers.Tracer | None = None,
+        until: Until | None = None,
+        linear: bool = False,
+    ) -> Run:
+        for name, told in (("progress", progress), ("until", until)):
+            if told is not None and not callable(told):
+                raise RunError(f"{name} is a {type(told).__name__}; it must be a function")
+        many = self._how_many(layers, until_stable, limit)
+        tell, total, place = progress or silence, None if until_stable else many, self._place()
+        run = self._begin(given, seed, mask, noise, many, linear, tell)
+        if tracer is not None:
+            tracer.watch(run)
+        with alone() if isinstance(run.engine, Linear) else nullcontext():
+            if tracer is None and until is None:
+                run.join()
+            run.prelude()
+            if tracer is not None:
+                tracer.started()
+            tell("layer", 0, total)
+            index = 0
+            while index < many:
+                one = progress is not None or until is not None
+                before = None if until is None else place.back(answers.glimpse(run))
+                leap = 0 if tracer is not None else run.leap(index, 1 if one else many - index, until_stable)
+                if not leap and not run.layer(index, until_stable):
+                    break
+                index += leap or 1
+                tell("layer", index, total)
+                if tracer is not None:
+                    tracer.layer_done()
+                if until is not None and before is not None and until(before, place.back(answers.glimpse(run))):
+                    break
+        run.part()
+        self._note(run)
+        return run
+
+    def _how_many(self, layers: int | None, until_stable: bool, limit: int) -> int:
+        for name, value in (("layers", layers), ("limit", limit)):
+            if value is not None and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0):
+                raise RunError(f"{name} is {value!r}; it must be a whole number, at least 0")
+        fixed = self.program.layers if is_unrolled(self.program) else None
+        if until_stable:
+            if layers is not None:
+                raise RunError("give `layers` or `until_stable`, not both")
+            if fixed is not None:
+                raise RunError(f"the weights are unrolled for {fixed} layers; this model cannot run until stable")
+            return limit
+        many = self.program.layers if layers is None else layers
+        if fixed is not None and many != fixed:
+            raise RunError(f"the weights are unrolled for {fixed} layers; this model cannot run {many}")
+        return many
+
+    def _begin(
+        self,
+        given: GivenInputs,
+        seed: Seed,
+        mask: Arrays,
+        noise: Arrays,
+        layers: int,
+        linear: bool = False,
+        tell: Progress = silence,
+    ) -> Run:
+        if given.batch is None:
+            reader = Reader(self.program, self.program.inputs, self.dtype, self._place().state, progress=tell)
+            given.batch = reader.read(given.named, mask, seed)
+        batch = given.batch
+        places = {item.name: (item.stream, item.slot) for item in self.program.inputs}
+        return self._enter(batch, places, noise, layers, linear)
+
+    def _enter(
+        self, batch: Batch, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int, linear: bool = False
+    ) -> Run:
+        prepared = self._linear(batch, linear)
+        weights = Weights(self._tensors(), self._structures)
+        sites, given = Sites(self.prelude, self.blocks, self.readout), (batch, places, noise or {})
+        return Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared)
+
+    def _note(self, run: Run) -> None:
+        backend, leads = ("linear", {}) if isinstance(run.engine, Linear) else ("reference", run.engine.leads)
+        warnings = short_leads(self.program, leads)
+        for problem in run.problems[:1] if self.program.options.get("scores") == "dot" else ():
+            warnings += lost_digits(self.program, self._tensors(), partial(run.read, problem))
+        ran, settled = (tuple(run.layers), tuple(run.stable)), tuple(run.settled)
+        where = self._place().told(run.engine.prepared.plan if isinstance(run.engine, Linear) else None)
+        self.report = Report(*ran, run.engine.tiers, backend, warnings=warnings, by_layer=settled, where=where)
+
+
+def dtype_of(dtype: torch.dtype | str) -> torch.dtype:
+    """A dtype of torch, or by its name (`"float32"`)."""
+    name = str(dtype).removeprefix("torch.")
+    for known in DTYPES:
+        if str(known) == f"torch.{name}":
+            return known
+    raise RunError(f"dtype {shown(name)} is not supported; load with float32 or float64")
+
+
+def _register(root: Named, name: str, parameter: nn.Parameter) -> tuple[nn.Module, str]:
+    """Puts a parameter where its dotted name says: the module that holds it, and its name there."""
+    *parts, leaf = name.split(".")
+    for part in parts:
+        root = root.nested(part)
+    return root, root.place(leaf, parameter)

@@ -1,0 +1,1 @@
+"""A program and its matrices -> what is to be done, as data."""

@@ -1,0 +1,259 @@
+"""The reference backend: carries out a program's dense matrices literally, one problem at a time.
+
+Everything is computed in float64 whatever the storage dtype; at the end of a step its fields are rounded to that dtype,
+once. Decisions (argmax, ranking, masks) are those of exact arithmetic on the fields as stored at the start of the step.
+Problems of a batch advance side by side but never meet, so batching cannot change a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from math import inf
+
+import torch
+from torch import Tensor, nn
+
+from weftc_runtime.data.hooks import HeadSites, HookBlock, listens, show
+from weftc_runtime.data.results import Tiers
+from weftc_runtime.errors import RunError
+from weftc_runtime.exact.bounds import added, widen
+from weftc_runtime.exact.rational import Choice, RationalScores
+from weftc_runtime.format.program import FFN, HARD, Attend, Head, Program, ProgramStep, Sublayer
+from weftc_runtime.machines.state import Problem
+from weftc_runtime.reference import feed_forward as tokenwise
+from weftc_runtime.reference.coordinates import Blurred
+from weftc_runtime.reference.derived import Upkeep
+from weftc_runtime.reference.head import HeadResult, HeadRun
+from weftc_runtime.reference.weights import Weights
+
+Tap = Callable[[str, list[Problem]], None]  # told the state after a sub-layer
+PatternTap = Callable[[str, list[Tensor]], None]
+
+
+@dataclass(slots=True)
+class Reference:
+    """One run: the weights it uses, what it has initialised, what it reports."""
+
+    program: Program
+    weights: Weights
+    dtype: torch.dtype
+    batched: bool = False
+    tiers: dict[str, Tiers] = field(default_factory=dict)
+    leads: dict[tuple[str, str], float] = field(default_factory=dict)  # stream and head at finite temperature
+    prefix: str = ""  # of the names told to taps
+    tap: Tap | None = None
+    pattern_tap: PatternTap | None = None
+    upkeep: Upkeep = field(init=False)
+    _fields: dict[str, Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upkeep = Upkeep(self.program, self.weights)
+        self._fields = {}
+        for stream in self.program.streams:
+            self._fields[stream.name] = torch.zeros(stream.width, dtype=torch.bool)
+            for slot in stream.slots:
+                self._fields[stream.name][slot.columns] = slot.role == "field"
+
+    @property
+    def blurred(self) -> bool:
+        """Whether a basis mixes slots, so that everything is known up to a bound only."""
+        return self.upkeep.coordinates.blurred
+
+    def aside(self) -> Reference:
+        """The same run for steps whose results are not kept: it reports, but nobody listens."""
+        other = Reference(self.program, self.weights, self.dtype, self.batched, self.tiers, self.leads)
+        other.upkeep.ready = set(self.upkeep.ready)
+        return other
+
+    # ------------------------------------------------------------------ steps
+    def step(
+        self, step: ProgramStep, problems: list[Problem], blocks: Iterable[HookBlock], path: str, first: int
+    ) -> None:
+        """Runs one step on all problems: sub-layers, rounding of the fields, refresh of the derived slots."""
+        for problem in problems:
+            self.enter(problem, decides(step.sublayers) or self.blurred)
+        sites = list(blocks)
+        if not step.sublayers:
+            self._store(step, problems)
+        for index, sublayer in enumerate(step.sublayers):
+            later = step.sublayers[index + 1 :]
+            name = f"{path}.{first + index}"
+            self._resid(problems, sites[index], post=False)
+            if isinstance(sublayer, FFN):
+                self._feed_forward(sublayer, problems, bool(later), decides(later) or self.blurred)
+            else:
+                bounded = decides(later) or (self.blurred and bool(later))
+                self._attend(sublayer, problems, sites[index], name, bool(later), bounded)
+            if not later:
+                self._store(step, problems)
+            self._resid(problems, sites[index], post=True)
+            if self.tap is not None:
+                self.tap(self.prefix + name, problems)
+        for problem in problems:
+            problem.exact = problem.radii = None
+
+    def enter(self, problem: Problem, bounded: bool) -> None:
+        """Starts a step: from here on the fields are data and everything else follows from them."""
+        problem.exact = self.upkeep.exact(problem)
+        problem.radii = self.upkeep.radii(problem) if bounded else None
+
+    def _store(self, step: ProgramStep, problems: list[Problem]) -> None:
+        """Rounds the fields to the storage dtype and brings the derived slots up to date."""
+        self.upkeep.ready.update(step.writes)
+        for problem in problems:
+            for (name, slot), fault in problem.faults.items():
+                if self.program.stream(name).slot(slot).role == "field":
+                    raise fault.told("")
+            for name, z in problem.z.items():
+                problem.z[name] = self.rounded(name, z)
+                self._check_fields(name, problem.z[name], problem.number, step)
+        self.upkeep.refresh(problems)
+
+    def rounded(self, name: str, z: Tensor) -> Tensor:
+        """The residual with its fields as the storage dtype holds them."""
+        if self.dtype == torch.float64:
+            return z
+        slots = self.upkeep.coordinates.slots(name, z)
+        held = torch.where(self._fields[name].to(z.device), slots.to(self.dtype).to(torch.float64), slots)
+        return self.upkeep.coordinates.enter(name, held)
+
+    def _check_fields(self, name: str, z: Tensor, number: int, step: ProgramStep) -> None:
+        if z.is_meta or bool(torch.isfinite(z.detach()).all()):
+            return
+        slots = self.upkeep.coordinates.slots(name, z.detach())
+        row, column = (int(i) for i in (~torch.isfinite(slots)).nonzero()[0])
+        slot = next(s.name for s in self.program.stream(name).slots if s.offset <= column < s.offset + s.width)
+        where = f"; problem {number} of the batch" if self.batched else ""
+        what = f" ({step.equations[0]})" if step.equations else ""
+        dtype = str(self.dtype).removeprefix("torch.")
+        place = f"{slot} of {name}, token {row} (counted from 0{where})"
+        raise RunError(f"{place} does not fit {dtype}{what}; scale the inputs down")
+
+    # ------------------------------------------------------------------ sub-layers
+    def _feed_forward(self, ffn: FFN, problems: list[Problem], noted: bool, bounded: bool) -> None:
+        for problem in problems:
+            assert problem.exact is not None
+            before = problem.z[ffn.stream].detach()
+            zero = self.upkeep.feed(problem, ffn, problem.exact)
+            if bounded and problem.radii is not None:
+                radius = tokenwise.radius(ffn, self.weights, before, problem.radii[ffn.stream], zero)
+                problem.radii[ffn.stream] = radius
+            if noted:
+                problem.exact.ran(ffn, {})
+
+    def _attend(
+        self, attend: Attend, problems: list[Problem], block: HookBlock, name: str, noted: bool, bounded: bool
+    ) -> None:
+        outs = [self._carry(attend, problem, bounded) for problem in problems]
+        faults = [self.upkeep.carried(problem, attend) if problem.faults else {} for problem in problems]
+        choices: list[dict[str, Choice]] = [{} for _ in problems]
+        for head in attend.heads:
+            for index, result in enumerate(self._head(head, problems, block.head(head.name), name, noted, bounded)):
+                z, radii = outs[index]
+                before = z[head.query]
+                z[head.query] = before + result.out
+                if radii is not None and result.radius is not None:
+                    total = z[head.query].detach()
+                    radius = radii[head.query] + result.radius
+                    radii[head.query] = widen(radius + added(total, before.detach(), result.out.detach()))
+                choices[index][head.name] = result.choice
+                if result.lost is not None:
+                    for slot in self.upkeep.written_by(head):
+                        place = (head.query, slot)
+                        faults[index][place] = result.lost.joined(faults[index].get(place))
+        for problem, (z, radii), choice, lost in zip(problems, outs, choices, faults, strict=True):
+            problem.z, problem.radii, problem.faults = z, radii, lost
+            if noted and problem.exact is not None:
+                problem.exact.ran(attend, choice)
+
+    def _carry(
+        self, attend: Attend, problem: Problem, bounded: bool
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
+        z = dict(problem.z)
+        radii = dict(problem.radii) if bounded and problem.radii is not None else None
+        for stream, name in attend.carry.items():
+            z[stream] = self.weights.linear(problem.z[stream], name)
+            if radii is not None:
+                radii[stream] = self.weights.radius(problem.z[stream].detach(), radii[stream], name)
+        return z, radii
+
+    def _head(
+        self, head: Head, problems: list[Problem], sites: HeadSites, name: str, noted: bool, bounded: bool
+    ) -> list[HeadResult]:
+        watched = listens(sites.hook_attn_scores) or listens(sites.hook_pattern) or self.pattern_tap is not None
+        runs = []
+        for problem in problems:
+            assert problem.exact is not None
+            needed = problem.radii if _decides(head) or bounded or self.blurred else None
+            null = problem.nulls.get(head.keys)
+            run = HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded, noted, null)
+            run.watch(problem, self.upkeep)
+            runs.append(run.run(watched))
+        results = self._drive(runs, sites, f"{name}.{head.name}")
+        for result in results:
+            if result.lead is not None and head.weighting.sharpness is not None:
+                place, lead = (head.query, f"{self.prefix}{name}.{head.name}"), result.lead / head.weighting.sharpness
+                self.leads[place] = min(lead, self.leads.get(place, inf))
+            if result.tiers is not None:
+                self.tiers.setdefault(f"{name}.{head.name}", Tiers()).add(result.tiers)
+        if listens(sites.hook_z):
+            seen, changed = show(sites.hook_z, self.batched, [result.out for result in results])
+            for result, out in zip(results, seen, strict=True):
+                result.out = out if changed or out.requires_grad else result.out
+        return results
+
+    def _drive(
+        self, runs: list[Generator[tuple[str, Tensor], Tensor | None, HeadResult]], sites: HeadSites, name: str
+    ) -> list[HeadResult]:
+        """Takes the heads of all problems from one site to the next, together."""
+        results: dict[int, HeadResult] = {}
+        replies: list[Tensor | None] = [None] * len(runs)
+        while len(results) < len(runs):
+            asked: dict[int, tuple[str, Tensor]] = {}
+            for index, run in enumerate(runs):
+                if index in results:
+                    continue
+                try:
+                    asked[index] = run.send(replies[index])
+                except StopIteration as stop:
+                    results[index] = stop.value
+            if not asked:
+                continue
+            site = sites.hook_attn_scores if next(iter(asked.values()))[0] == "scores" else sites.hook_pattern
+            tensors = [tensor for _, tensor in asked.values()]
+            seen, changed = show(site, self.batched, tensors)
+            for index, new in zip(asked, seen, strict=True):
+                replies[index] = new if changed else None
+        ordered = [results[index] for index in range(len(runs))]
+        if self.pattern_tap is not None and all(result.patterns for result in ordered):
+            self.pattern_tap(self.prefix + name, [result.patterns[0] for result in ordered])
+        return ordered
+
+    # ------------------------------------------------------------------ hooks
+    def _resid(self, problems: list[Problem], block: HookBlock, post: bool) -> None:
+        for name in block.streams:
+            stream_sites = block.resid(name)
+            site: nn.Module = stream_sites.hook_resid_post if post else stream_sites.hook_resid_pre
+            if not listens(site):
+                continue
+            seen, changed = show(site, self.batched, [problem.z[name] for problem in problems])
+            for problem, z in zip(problems, seen, strict=True):
+                if changed or z.requires_grad:
+                    problem.z[name] = z
+                if changed:
+                    # What a hook wrote is data: it is not a function of the fields any more.
+                    seen_exactly = RationalScores(self.upkeep.exact_weights, problem.z, {})
+                    problem.exact = Blurred(seen_exactly) if self.upkeep.coordinates.blurred else seen_exactly
+                    if problem.radii is not None:
+                        coordinates = self.upkeep.coordinates
+                        problem.radii = {key: coordinates.radius(key, value) for key, value in problem.z.items()}
+
+
+def _decides(head: Head) -> bool:
+    return head.weighting.kind in HARD or any(mask.op != "other" for mask in head.masks)
+
+
+def decides(sublayers: tuple[Sublayer, ...]) -> bool:
+    """Whether some head of these sub-layers decides by comparing scores."""
+    return any(isinstance(sub, Attend) and any(_decides(head) for head in sub.heads) for sub in sublayers)
