@@ -135,6 +135,40 @@ def test_soft_layers_are_close_to_those_of_torch(
         assert torch.allclose(plain(expected[key]), plain(found[key]), rtol=0, atol=slack), key
 
 
+WEIGHTED_MIXTURE = """
+algorithm weighted_mixture
+
+tokens  i in points
+        j in components : k
+
+inputs  x[i] : R^d
+        w[i] : R >= 0
+        c[j] : R^d
+state   pi[j] : R = 1/k,  s2[j] : R = 1
+
+layer
+  y[i,j] = softmax[j](log pi[j] - |x[i] - c[j]|^2 / (2*s2[j]) - d/2 * log s2[j])
+  then
+  c[j]   = mean[i] x[i] weighted w[i]*y[i,j]
+  pi[j]  = mean[i] y[i,j] weighted w[i]
+  then
+  s2[j]  = 0.001 + mean[i] |x[i] - c[j]|^2 / d weighted w[i]*y[i,j]
+
+outputs c, pi, s2
+"""
+
+
+def test_scratch_that_is_made_when_read_at_one_time_and_stored_at_another(ends: Counter[int]) -> None:
+    model = weftc_runtime.load(compile(WEIGHTED_MIXTURE, {"d": 2, "k": 3}), backend="linear")
+    random = np.random.default_rng(4)
+    inputs = {"x": random.normal(size=(40, 2)), "w": random.random(40), "c": random.normal(size=(3, 2))}
+    expected, _ = by_torch(model, inputs, layers=3)
+    found = model.final(inputs, layers=3)
+    assert ends
+    for name in expected:
+        assert torch.allclose(expected[name], found[name], rtol=1e-12, atol=1e-12), name
+
+
 def test_ties_are_settled_natively(ends: Counter[int]) -> None:
     model = weftc_runtime.load(compiled("lloyd"), backend="linear")
     x = torch.tensor([[0.0, 0.1], [1.0, 0.1], [2.0, 0.1], [3.0, 0.1]], dtype=torch.float64).repeat(50, 1)

@@ -37,9 +37,6 @@ MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT = range(1, 9)
 KINDS = {"softmax": 0, "exp": 1, "sum": 2, "normalize": 3, "lse": 4, "max": 5}
 NAMES = "product reciprocal log exp sqrt relu relu2 tanh copy unit layer absolute select"
 FUNCTIONS = {name: number for number, name in enumerate(NAMES.split())}
-# The native `soft` gives wrong means where data are weighted twice (a mixture with weights of the points), so torch
-# weighs until that is mended; see tests/open_defects.txt.
-SOFT_IN_TORCH = True
 NOISES = {"gumbel": 1, "uniform": 2}
 FORMS = {"uniform": UNIFORM, "sparse": INDEX, "deferred": LAZY}
 Place = tuple[str, str]  # stream and slot
@@ -388,13 +385,14 @@ class Encoder:
     def _attend(self, plan: AttendPlan, path: str) -> set[Place]:
         needed = [write for write in plan.slots if (write.stream, write.slot) in self.needed or not write.heads]
         for write in needed:
-            if write.form == "deferred" and write.heads:
+            if self._is_lazy(write):
                 self._lazy(plan, write)
-            elif write.form == "sparse" and write.heads:
+            elif self._is_index(write):
                 self._choose(plan.heads[write.heads[0]], self.numbers[write.stream, write.slot], -1, path)
         outs: dict[int, int] = {}  # where each head puts its result
         soft: dict[tuple[str, str, bool], list[int]] = {}  # with the same queries and keys
-        for index in sorted({i for w in needed if w.form not in ("deferred", "sparse") for i in w.heads}):
+        adding = [write for write in needed if not self._is_lazy(write) and not self._is_index(write)]
+        for index in sorted({i for write in adding for i in write.heads}):
             outs[index] = self.outs
             self.outs += 1
             head = plan.heads[index]
@@ -418,18 +416,26 @@ class Encoder:
             text = ", ".join(f"{write.stream}.{write.slot}" for write in needed)
             self.instructions.append(Instruction("map", f"{text} := what is carried, plus what heads add", code))
         changed = {(write.stream, write.slot) for write in plan.slots}
-        made = [w for w in plan.slots if w.form == "deferred" and w.heads]
+        made = [write for write in plan.slots if self._is_lazy(write)]
         self.lazies = [
             *(LazyWrite(lazy.attend, lazy.write, lazy.later | changed) for lazy in self.lazies),
             *(LazyWrite(plan, write, frozenset(changed)) for write in made),
         ]
         return changed
 
+    def _is_lazy(self, write: SlotWrite) -> bool:
+        """Whether rows are made when they are read. Scratch that holds numbers at other times holds them always."""
+        return bool(write.heads) and write.form == "deferred" and self._kind((write.stream, write.slot)) == LAZY
+
+    def _is_index(self, write: SlotWrite) -> bool:
+        """Whether what is written is one token of another set for each."""
+        return bool(write.heads) and write.form == "sparse" and self._kind((write.stream, write.slot)) == INDEX
+
     def _write(self, plan: AttendPlan, write: SlotWrite, outs: Mapping[int, int], code: Code) -> None:
         place = (write.stream, write.slot)
         slot = self.streams[write.stream].slot(write.slot)
         code.add(self.numbers[place])
-        if write.form in ("deferred", "sparse") and write.heads:
+        if self._is_lazy(write) or self._is_index(write):
             code.add(2)
             return
         if not write.heads and write.carry == "clear":
@@ -437,9 +443,7 @@ class Encoder:
             return
         if self._kind(place) not in (DENSE, UNIFORM):
             raise Uncovered(f"slot {write.slot} of {write.stream} is held in two ways")
-        if self._kind(place) == UNIFORM:
-            raise Uncovered(f"slot {write.slot} of {write.stream} is one row for all tokens, and changes")
-        code.add(0, False, write.carry != "clear")
+        code.add(0, self._kind(place) == UNIFORM, write.carry != "clear")
         if write.carry == "keep":
             code.rows(((self.numbers[place], column, 1.0),) for column in range(slot.width))
         elif write.carry == "mix":
@@ -637,8 +641,6 @@ class Encoder:
     # ------------------------------------------------------------------ soft heads
     def _soft_head(self, plan: HeadPlan, out: int) -> Code:
         head, lens, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
-        if SOFT_IN_TORCH:
-            raise Uncovered("soft weights over all tokens run in torch")
         if plan.kept:
             raise Uncovered("exponentials of costs that stay are kept")
         own = 0 if head.self_key is None else 1 if head.self_key.row is None else 2
