@@ -165,7 +165,7 @@ def test_native_kernels_do_not_scan_for_it(monkeypatch: pytest.MonkeyPatch) -> N
     cpu, small = pair(compiled("lloyd"))
     inputs = problem("lloyd", "duplicates", 200, 5, "float32")
     expected = cpu(inputs)
-    for method in ("find", "rounds", "nearest_groups"):
+    for method in ("find", "machine", "nearest_groups"):
         monkeypatch.setattr(Library, method, None)
     assert_same(expected, small(inputs))
     batch = {name: np.stack([value, value]) for name, value in inputs.items()}

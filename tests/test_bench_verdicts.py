@@ -89,7 +89,7 @@ def test_only_the_bench_can_do_without_a_certificate() -> None:
 
 def test_torch_alone_runs_without_native_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    for kernel in ("finder", "rounds", "segments"):
+    for kernel in ("finder", "machine", "segments"):
         monkeypatch.setattr(library.Library, kernel, lambda *_: asked.append("native"))
     monkeypatch.setattr(segment.SegmentSum, "_sort", lambda sums: asked.append("torch") or sort(sums))
     work = replace(find("torch-16-64"), n=3000, k=64)

@@ -149,10 +149,10 @@ state   pi[j] : R = 1/k,  s2[j] : R = 1
 layer
   y[i,j] = softmax[j](log pi[j] - |x[i] - c[j]|^2 / (2*s2[j]) - d/2 * log s2[j])
   then
-  c[j]   = mean[i] x[i] weighted w[i]*y[i,j]
-  pi[j]  = mean[i] y[i,j] weighted w[i]
+  c[j]   = (sum[i] y[i,j] * w[i] * x[i]) / (sum[i] y[i,j] * w[i]) else c[j]
+  pi[j]  = mean[i] y[i,j] weighted w[i] else pi[j]
   then
-  s2[j]  = 0.001 + mean[i] |x[i] - c[j]|^2 / d weighted w[i]*y[i,j]
+  s2[j]  = 0.001 + (sum[i] y[i,j] * w[i] * |x[i] - c[j]|^2 / d) / (sum[i] y[i,j] * w[i]) else 1
 
 outputs c, pi, s2
 """

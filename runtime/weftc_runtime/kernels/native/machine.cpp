@@ -584,6 +584,7 @@ void Problem::go(Team& team, int32_t many, int64_t last, int32_t stop, bool unti
       if (layer >= last || stable) return;
       for (Slot& slot : slots) slot.moved = false;
     }
+    if (at == stop) return;  // a sub-layer without instructions
     if (at < end) outcome = machine.list[at]->run(*this, team);
     if (outcome == LAYER && at >= machine.begins) roll_back();
     if (outcome != GOING) return;

@@ -17,6 +17,7 @@ constexpr int EIGHTS = LANES / 8;
 constexpr double HIGH = 16;  // how far a score may be above the reference
 constexpr double NONE = -std::numeric_limits<double>::infinity();
 constexpr int RUN = 32;
+constexpr double TINY = 1e-250;  // a mass below it may have lost weights to underflow
 
 inline Eight every(double x) { return Eight{} + x; }
 inline Eight larger(Eight a, Eight b) { return a > b ? a : b; }
@@ -24,6 +25,15 @@ inline double largest(Eight a) {
   double most = a[0];
   for (int e = 1; e < 8; e++) most = a[e] > most ? a[e] : most;
   return most;
+}
+
+// Whether one of 64 numbers is below zero.
+inline bool negative(const Eight* s) {
+  EightWhole any{};
+  for (int i = 0; i < EIGHTS; i++) any |= s[i] < Eight{};
+  for (int e = 0; e < 8; e++)
+    if (any[e]) return true;
+  return false;
 }
 
 // exp, to within a unit in the last place, or to 2^-32 where results are stored in float32. 0 below -700; no number above 709.
@@ -177,6 +187,7 @@ struct Head {
 struct Total {
   double peak = NONE;
   double mass = 0;
+  bool signs = false;  // a weight was negative: whether the mass is zero is not for rounded numbers to say
   std::vector<double> sum;
 };
 
@@ -199,6 +210,7 @@ bool finish(const Head& head, Total& t, const double* own_score, const double* o
     for (int32_t w = 0; w < sums; w++) t.sum[w] += from_own * own_value[w];
   }
   const bool divides = head.kind == SOFTMAX || head.kind == NORMALIZE;
+  if (head.kind == NORMALIZE && (t.signs || from_own < 0 || t.mass < TINY)) return false;
   if ((divides && t.mass == 0) || (head.number && t.peak == NONE)) {
     if (!head.own_last) return false;
     std::copy(own_value, own_value + head.writes, out);
@@ -219,6 +231,7 @@ bool finish(const Head& head, Total& t, const double* own_score, const double* o
 template <bool Single>
 struct Adding {
   double peak = NONE;  // the reference; of a number that is the largest, that
+  bool signs = false;
   Exactly mass;
   std::vector<Exactly> sum;
 
@@ -249,6 +262,7 @@ struct Adding {
     } else if (head.kind == EXPONENTIAL) {
       for (int i = 0; i < EIGHTS; i++) s[i] = exps<Single>(s[i]);
     }
+    if (head.kind == NORMALIZE) signs = signs || negative(s);
     if (head.kind != EXPONENTIAL && head.kind != SUM) {
       Eight total = s[0];
       for (int i = 1; i < EIGHTS; i++) total += s[i];
@@ -268,20 +282,21 @@ struct Adding {
   }
 
   void start(const Head& head) {
-    peak = NONE, mass = Exactly{};
+    peak = NONE, signs = false, mass = Exactly{};
     sum.assign(head.sums(), Exactly{});
   }
 };
 
 struct Partial {  // of some keys, for one query
   double peak;
+  bool signs;
   Two mass;
   std::vector<Two> sum;
 };
 
 void merge(const Head& head, const std::vector<Partial*>& parts, Total& out) {
-  out.peak = NONE;
-  for (const Partial* part : parts) out.peak = std::max(out.peak, part->peak);
+  out.peak = NONE, out.signs = false;
+  for (const Partial* part : parts) out.peak = std::max(out.peak, part->peak), out.signs = out.signs || part->signs;
   Two mass;
   std::vector<Two> sum(head.sums());
   const bool relative = head.kind == SOFTMAX || head.kind == LSE;
@@ -372,7 +387,7 @@ struct Soft : Instruction {
         for (int64_t q = 0; q < queries; q++) {
           Partial& out = found[h][first / each * queries + q];
           const Adding<Single>& from = adding[h][q];
-          out.peak = from.peak;
+          out.peak = from.peak, out.signs = from.signs;
           out.mass.add(from.mass, 1.0);
           out.sum.resize(from.sum.size());
           for (size_t w = 0; w < from.sum.size(); w++) out.sum[w].add(from.sum[w], 1.0);
@@ -416,6 +431,7 @@ struct Soft : Instruction {
       std::vector<Lane> lanes(head.score.features);
       std::vector<Exactly> sum(EIGHTS * (head.sums() + 1));
       std::vector<Eight> part(EIGHTS * (head.sums() + 1));
+      bool signs;
       Total total;
       for (int64_t at = first; at < last; at += LANES) {
         const Block block = problem.block(at, last);
@@ -423,11 +439,12 @@ struct Soft : Instruction {
         Eight peak[EIGHTS];
         for (int i = 0; i < EIGHTS; i++) peak[i] = every(NONE);
         std::fill(sum.begin(), sum.end(), Exactly{});
+        signs = false;
         for (int64_t from = 0; from < keys; from += RUN)
-          some<Single>(head, side, values, lanes.data(), at, from, std::min(keys, from + RUN), peak, sum, part);
+          some<Single>(head, side, values, lanes.data(), at, from, std::min(keys, from + RUN), peak, sum, part, signs);
         for (int e = 0; e < block.many; e++) {
           const auto of = [&](int w) { return sum[w * EIGHTS + e / 8].high[e % 8] + sum[w * EIGHTS + e / 8].low[e % 8]; };
-          total.peak = peak[e / 8][e % 8], total.mass = of(0);
+          total.peak = peak[e / 8][e % 8], total.mass = of(0), total.signs = signs;
           total.sum.resize(head.sums());
           for (int32_t w = 0; w < head.sums(); w++) total.sum[w] = of(w + 1);
           const int64_t q = at + e;
@@ -441,7 +458,8 @@ struct Soft : Instruction {
   // Adds a run of keys to the sums of 64 queries.
   template <bool Single>
   static void some(const Head& head, const Side& side, const std::vector<double>& values, const Lane* lanes, int64_t at,
-                   int64_t from, int64_t to, Eight* peak, std::vector<Exactly>& sum, std::vector<Eight>& part) {
+                   int64_t from, int64_t to, Eight* peak, std::vector<Exactly>& sum, std::vector<Eight>& part,
+                   bool& signs) {
     Eight s[RUN][EIGHTS];
     const Scorer scorer{head.score, side, false};
     const bool relative = head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
@@ -472,6 +490,7 @@ struct Soft : Instruction {
       if (head.kind == BEST) return;
     }
     std::fill(part.begin(), part.end(), Eight{});
+    for (int k = 0; head.kind == NORMALIZE && k < many; k++) signs = signs || negative(s[k]);
     for (int k = 0; k < many; k++) {
       const double* value = values.data() + (from + k) * head.writes;
       for (int i = 0; i < EIGHTS; i++) {
@@ -527,7 +546,7 @@ struct MemberSoft : Instruction {
         adding.block(head, s, values.data(), block.many, -1, q);
       }
       Partial part;
-      part.peak = adding.peak;
+      part.peak = adding.peak, part.signs = adding.signs;
       part.mass.add(adding.mass, 1.0);
       part.sum.resize(adding.sum.size());
       for (size_t w = 0; w < adding.sum.size(); w++) part.sum[w].add(adding.sum[w], 1.0);
