@@ -55,7 +55,7 @@ def main() -> int:
         optimizer.step()
     verdict = weftc.verify(model.checkpoint(), cases=1).verdict
     print(f"is it still soft_kmeans? {verdict}")
-    return 0 if losses[-1] < losses[0] / 10 and verdict == "not shown" else 1
+    return 0 if losses[-1] < losses[0] / 10 and verdict == "refuted" else 1
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def run(kind: str | None, first: int, count: int, judged: float = 0.3, verified:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_changes_the_function_is_not_accepted(kind: str) -> None:
     many = {"tensor": 160, "program": 180, "text": 50, "head": 60, "feed-forward": 30, "sizes": 20}[kind]
-    counts = run(kind, 0, many).tally.counts
+    counts = run(kind, 0, many, judged=0.3 if many > 30 else 1.0).tally.counts
     assert counts["changed, not shown"]  # the judge sees differences
     assert kind in ("sizes", "text") or counts["same, proved"]
 

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 
 import weftc_runtime
 from linear_cases import assert_same_bits, compiled, plain, problem
+from pages import ROOT
 from weftc.compiling import compile
+from weftc.core.source import Source
+from weftc.estimators.derived_specs import forms_of
 from weftc_runtime import Model, RunError
 from weftc_runtime.data.noise import noise
 from weftc_runtime.kernels.native.library import Library, library
@@ -135,31 +138,10 @@ def test_soft_layers_are_close_to_those_of_torch(
         assert torch.allclose(plain(expected[key]), plain(found[key]), rtol=0, atol=slack), key
 
 
-WEIGHTED_MIXTURE = """
-algorithm weighted_mixture
-
-tokens  i in points
-        j in components : k
-
-inputs  x[i] : R^d
-        w[i] : R >= 0
-        c[j] : R^d
-state   pi[j] : R = 1/k,  s2[j] : R = 1
-
-layer
-  y[i,j] = softmax[j](log pi[j] - |x[i] - c[j]|^2 / (2*s2[j]) - d/2 * log s2[j])
-  then
-  c[j]   = (sum[i] y[i,j] * w[i] * x[i]) / (sum[i] y[i,j] * w[i]) else c[j]
-  pi[j]  = mean[i] y[i,j] weighted w[i] else pi[j]
-  then
-  s2[j]  = 0.001 + (sum[i] y[i,j] * w[i] * |x[i] - c[j]|^2 / d) / (sum[i] y[i,j] * w[i]) else 1
-
-outputs c, pi, s2
-"""
-
-
 def test_scratch_that_is_made_when_read_at_one_time_and_stored_at_another(ends: Counter[int]) -> None:
-    model = weftc_runtime.load(compile(WEIGHTED_MIXTURE, {"d": 2, "k": 3}), backend="linear")
+    source = Source("mixture.weft", (ROOT / "specs" / "gmm_em_spherical.weft").read_text())
+    weighted = forms_of(source).chosen(True).checked  # its last step needs the shares, and scratch that held numbers
+    model = weftc_runtime.load(compile(weighted, {"d": 2, "k": 3}), backend="linear")
     random = np.random.default_rng(4)
     inputs = {"x": random.normal(size=(40, 2)), "w": random.random(40), "c": random.normal(size=(3, 2))}
     expected, _ = by_torch(model, inputs, layers=3)

@@ -88,7 +88,8 @@ def test_changing_the_dtype_keeps_the_weights() -> None:
 
 def test_float32_is_float64_rounded_at_every_step() -> None:
     x = data(4, 20).float()
-    model, wide = load(soft_clustering(2, 3, 2.0), torch.float32), load(soft_clustering(2, 3, 2.0))
+    model = load(soft_clustering(2, 3, 2.0), torch.float32)
+    wide = load(soft_clustering(2, 3, 2.0), backend="reference")  # other machines may differ in the last place
     fields = model.start(x=x)
     narrow = model.advance(fields, 0)
     y = wide.advance(fields, 0)["y"].float()

@@ -13,9 +13,7 @@ from weftc.verification.runs.backends import Runners
 from weftc.verification.runs.large import WIDE, large_runs
 from weftc.verification.verdict import Check
 from weftc_runtime.kernels.native.library import library
-from weftc_runtime.kernels.native.sums import NativeSums
-from weftc_runtime.kernels.search import Search
-from weftc_runtime.machines.heads_stream import StreamedHead
+from weftc_runtime.machines.native_machine import NativeMachine
 from weftc_runtime.machines.tape import Tape
 
 SOFT = """algorithm soft
@@ -25,6 +23,7 @@ layer
   c[j] = sum[i] softmax[i](-|x[i] - c[j]|^2) * x[i]
 outputs c
 """
+PART = 4096  # keys that are added up in one go
 Seen = Counter[str]
 
 
@@ -51,9 +50,13 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
         monkeypatch.setattr(owner, name, noted)
 
-    watch(Search, "find", lambda search, *_: ["search"] + ["bounds"] * bool(search.last.carried))
-    watch(NativeSums, "_moved", lambda sums, *_: ["sums"] + ["moved"] * (sums._labels is not None))
-    watch(StreamedHead, "merge", lambda *_: ["tiles"])
+    def instructions(machine: NativeMachine, layers: int, *_: Any) -> list[str]:
+        points = max(ends[-1] for ends in machine.starts.values())
+        found = [each.name for each in machine.plan.instructions]
+        deep = [f"{name} of many layers" for name in found if layers > 1]
+        return deep + [f"{name} in parts" for name in found if points > PART]
+
+    watch(NativeMachine, "_to", instructions)
     watch(Tape, "run", lambda *_: ["layers at a time"])
     return found
 
@@ -64,15 +67,15 @@ def test_searches_with_bounds_and_sums_that_are_moved_are_judged(seen: Seen, dty
     assert check is not None
     assert check.passed, check.detail
     assert check.backend == "linear"
-    assert seen["bounds"] > 1
-    assert seen["moved"] > 1
+    assert seen["choose of many layers"] > 0  # bounds and sums are carried from layer to layer there
+    assert seen["gather_sum of many layers"] > 0
 
 
 def test_tiles_are_merged(seen: Seen) -> None:
     check = large(SOFT, (2, 24), tiles=True)
     assert check is not None
     assert check.passed, check.detail
-    assert seen["tiles"] > 0
+    assert seen["soft in parts"] > 0  # parts of keys, each added up on its own
 
 
 def test_runs_that_nobody_watches_are_judged_too(seen: Seen) -> None:

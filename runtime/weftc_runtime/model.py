@@ -220,7 +220,8 @@ class Model(nn.Module):
 
     def fields(self, inputs: Any = None, /, **options: Any) -> Fields:
         """The stored fields after the last layer, each made when it is asked for; they know outputs and objective."""
-        return self._answer(*self._sorted(inputs, options), answers.ended)
+        named, settings = self._sorted(inputs, options)
+        return self._with_runs(self._answer(named, settings, answers.ended), named, settings)
 
     def trace(self, inputs: Any = None, /, *, patterns: bool = False, **options: Any) -> Trace:
         """Every slot of every stream after every sub-layer, and on request every attention pattern."""
@@ -234,7 +235,9 @@ class Model(nn.Module):
             return self._place().back(tracer.trace())
 
         if self.backend == "linear":
-            return self._either(watch)
+            found = self._either(watch)
+            self._with_runs(found.fields[-1], named, settings)
+            return found
         with safely():
             found = watch(False)
         why = "a trace was asked for" if self.backend == "auto" else ""
@@ -335,6 +338,14 @@ class Model(nn.Module):
                 raise Refused(f"the linear backend cannot run this: {reason}") from None
             raise
         return prepared
+
+    def _with_runs(self, end: Fields, named: GivenInputs, settings: Mapping[str, Any]) -> Fields:
+        """Lets the end of a planned run that cannot answer something have it from a run of its own."""
+        end.otherwise = {
+            "final": lambda: self._answer(named, settings, partial(answers.outputs, again=True)),
+            "objective": lambda: self._answer(named, settings, answers.objective),
+        }
+        return end
 
     # ------------------------------------------------------------------ inside
     def _named(self, inputs: Any, named: Mapping[str, Any]) -> GivenInputs:

@@ -100,6 +100,15 @@ class LazyWrite:
     write: SlotWrite
     later: frozenset[Place]
 
+    @property
+    def place(self) -> Place:
+        return self.write.stream, self.write.slot
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the slot holds this at the end of the layer."""
+        return self.place not in self.later
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -171,7 +180,8 @@ class Encoder:
             block += len(step.sublayers)
             fresh -= {place for place, ffn in self.derived.items() if place in made or self._origins(ffn) & made}
         self._check_lazies()
-        parts = tuple(self._slots()), tuple(self.instructions), tuple(self.lazies), tuple(self.written)
+        lasting = tuple(lazy for lazy in self.lazies if lazy.lasts)
+        parts = tuple(self._slots()), tuple(self.instructions), lasting, tuple(self.written)
         return Encoded(*parts, tuple(ends), self._code(parts[0]))
 
     # ------------------------------------------------------------------ what is read and written
@@ -257,7 +267,10 @@ class Encoder:
     def _check_lazies(self) -> None:
         """What the rows of lazy slots are made from, on their own side, must stay."""
         for lazy in self.lazies:
-            for index in lazy.write.heads if (lazy.write.stream, lazy.write.slot) in self.needed else ():
+            reads = self._write_reads(lazy.attend, lazy.write) - {lazy.place}
+            if lazy.lasts and any(self._role(place) == "scratch" for place in reads):
+                raise Uncovered(f"slot {lazy.write.slot} is made from what is gone when it is read")
+            for index in lazy.write.heads if lazy.place in self.needed else ():
                 head = lazy.attend.heads[index].head
                 read = {(head.query, n) for n in self.prepared.head(head).query.slots(self.streams[head.query])}
                 if any(place in self.written or place in self.derived for place in read):
@@ -419,7 +432,7 @@ class Encoder:
         made = [write for write in plan.slots if self._is_lazy(write)]
         self.lazies = [
             *(LazyWrite(lazy.attend, lazy.write, lazy.later | changed) for lazy in self.lazies),
-            *(LazyWrite(plan, write, frozenset(changed)) for write in made),
+            *(LazyWrite(plan, write, frozenset(changed - {(write.stream, write.slot)})) for write in made),
         ]
         return changed
 

@@ -296,17 +296,18 @@ class NativeMachine:
         for number, slot in enumerate(self.plan.slots):
             stream, name = slot.place
             tokens = len(self._residual(slot))
-            if slot.place not in self.plan.written or slot.kind == LAZY:
+            if slot.place not in self.plan.written:
                 continue
             now, before = self._arrays[number][1:3]
             nothing = Uniform(torch.zeros(1, slot.width, dtype=torch.float64), tokens)
-            held = nothing if empty[:, number].any() else self._whole(slot, now, tokens)
+            gone = slot.kind == LAZY or bool(empty[:, number].any())
+            held = nothing if gone else self._whole(slot, now, tokens)
             found.setdefault(stream, {})[name] = held
-            if slot.role == "field":
+            if slot.role == "field" and slot.kind != LAZY:
                 then[slot.place] = self._whole(slot, before, tokens) if before is not None else nothing
         for lazy in self.plan.lazies:
-            place = (lazy.write.stream, lazy.write.slot)
-            found.setdefault(place[0], {})[place[1]] = self._lazy(lazy.attend, lazy.write, lazy.later, found, then)
+            stream, name = lazy.place
+            found.setdefault(stream, {})[name] = self._lazy(lazy.attend, lazy.write, lazy.later, found, then)
         return found
 
     def _whole(self, slot: SlotCode, array: Tensor, tokens: int) -> Held:

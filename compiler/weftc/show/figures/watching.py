@@ -120,17 +120,19 @@ class _Watcher:
         self.known |= {one.target.name for one in subject.checked.spec.state}
         self.written = {slot for step in model.program.layer for _, slot in step.writes}
         self.handles: list[Any] = []
+        self.places: dict[str, tuple[int, int]] = {}  # in a layer, of the heads that are kept
         unrolled = model.program.options.get("weights") == "unrolled"
         steps = model.program.layer
         per_layer = len(steps) // model.program.layers if unrolled else len(steps)
+        blocks_per_layer = sum(len(step.sublayers) for step in steps[:per_layer])
         at = 0
         for number, step in enumerate(steps):
             for sublayer in step.sublayers:
                 block: Any = model.blocks[at]
                 if number == 0 and sublayer is step.sublayers[0]:
                     self._hook_streams(block, "hook_resid_pre", once=True)
-                for head in sublayer.heads if isinstance(sublayer, ir.Attend) else ():
-                    self._hook_head(block, head)
+                for place, head in enumerate(sublayer.heads if isinstance(sublayer, ir.Attend) else ()):
+                    self._hook_head(block, head, (at % blocks_per_layer, place))
                 if (number + 1) % per_layer == 0 and sublayer is step.sublayers[-1]:
                     self._hook_streams(block, "hook_resid_post", once=False)
                 at += 1
@@ -204,7 +206,8 @@ class _Watcher:
             return None
 
     # ------------------------------------------------------------------ heads
-    def _hook_head(self, block: Any, head: ir.Head) -> None:
+    def _hook_head(self, block: Any, head: ir.Head, place: tuple[int, int]) -> None:
+        """Watches a head at its place in a layer: sub-layer and number."""
         sites = block.head(head.name)
         scores: list[Array] = []
 
@@ -212,15 +215,15 @@ class _Watcher:
             scores[:] = [output.detach().cpu().numpy()]
 
         def listen_pattern(module: Any, inputs: Any, output: Any) -> None:
-            self._pattern(head, output.detach().cpu().numpy(), scores[0] if scores else None)
+            self._pattern(head, place, output.detach().cpu().numpy(), scores[0] if scores else None)
 
         if chooses(head):
             self.handles.append(sites.hook_attn_scores.register_forward_hook(listen_scores))
         self.handles.append(sites.hook_pattern.register_forward_hook(listen_pattern))
 
-    def _pattern(self, head: ir.Head, pattern: Array, scores: Array | None) -> None:
+    def _pattern(self, head: ir.Head, place: tuple[int, int], pattern: Array, scores: Array | None) -> None:
         course = self.course
-        if head.name in course.heads and course.heads[head.name].head != head:
+        if self.places.setdefault(head.name, place) != place:
             return  # another head that brings its values to the same scratch slot
         if head.name not in course.heads:
             rows, columns = thinned(len(pattern), CELLS), thinned(pattern.shape[1], CELLS)
