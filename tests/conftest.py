@@ -22,17 +22,6 @@ settings.load_profile("same")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
-    parser.addoption("--open-defects", action="store_true", help="run the tests of open_defects.txt, and no others")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests of defects that are known and open, and says how many; or runs these alone."""
-    listed = (Path(__file__).parent / "open_defects.txt").read_text(encoding="utf-8").splitlines()
-    known = tuple(line.split("  ")[0] for line in listed if line and not line.startswith("#"))
-    wanted: bool = config.getoption("--open-defects")
-    left = [item for item in items if item.nodeid.startswith(known) != wanted]
-    items[:] = [item for item in items if item.nodeid.startswith(known) == wanted]
-    config.hook.pytest_deselected(items=left)
 
 
 os.environ.setdefault("WEFTC_FUZZ_SEED", f"{datetime.now(UTC):%Y%m%d}")  # workers inherit it, so midnight is no matter

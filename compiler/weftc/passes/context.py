@@ -12,7 +12,7 @@ from typing import TypeAlias
 from weftc.core.source import NOWHERE, Span
 from weftc.core.styles import Styles
 from weftc.core.types import Checked
-from weftc.graph.node import Axis
+from weftc.graph.node import Axis, Node
 from weftc.normal.slots import Form, Leaf, Map, NormalSlot, SlotTable
 from weftc.passes.polynomial import Dot, HeadRule, OneHotId, PendingSum, Poly, Scalar, Scalars, Size, Vector, VectorAtom
 from weftc.passes.spaces import Spaces
@@ -42,6 +42,7 @@ class Context:
     styles: Styles
     spaces: Spaces
     logged: frozenset[str]  # softmax fields whose logarithms are kept
+    order: Mapping[Node, int]  # of nodes, by what they compute
     table: SlotTable
     landed: dict[
         tuple[bool, PendingSum], tuple[NormalSlot, list[Opening]]

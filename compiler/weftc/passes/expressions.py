@@ -14,7 +14,7 @@ from fractions import Fraction
 from weftc.graph.node import Axis, Node, Reduction, Weighing, Where
 from weftc.normal.slots import Leaf, Map
 from weftc.passes.context import Context, NoAttentionForm, Opening, slot_poly
-from weftc.passes.fallbacks import ONE_EACH, SEVERAL, needed, otherwise, over_keys
+from weftc.passes.fallbacks import ONE_EACH, SEVERAL, emptiness, needed, otherwise, over_keys
 from weftc.passes.heads import apart, centred, is_positive, linear, note, resolve, tabulate, total
 from weftc.passes.polynomial import ONE as UNIT
 from weftc.passes.polynomial import (
@@ -76,7 +76,8 @@ def _poly(cx: Context, node: Node) -> Poly:
             return Poly.atom(Scalar(cx.leaf(node.detail.set, Leaf("position")), node.detail))
         case "affine":
             out = Poly()
-            for c, x in zip(node.coefficients, node.operands, strict=True):
+            terms = sorted(zip(node.operands, node.coefficients, strict=True), key=lambda term: cx.order[term[0]])
+            for x, c in terms:
                 out = out + poly(cx, x).scale(c)
             return out
         case "product":
@@ -108,8 +109,9 @@ def _read(cx: Context, node: Node) -> Poly:
 
 
 def _product(cx: Context, node: Node) -> Poly:
-    left = poly(cx, node.operands[0])
-    right = poly(cx, node.operands[1]) if len(node.operands) > 1 else left
+    factors = sorted(node.operands, key=cx.order.__getitem__)
+    left = poly(cx, factors[0])
+    right = poly(cx, factors[1]) if len(factors) > 1 else left
     match node.detail:
         case "times":
             if left.is_const or right.is_const:
@@ -389,22 +391,30 @@ def _rule_of(cx: Context, node: Node, p: Poly, masks: tuple[MaskRule, ...], q: A
 def _normalize(cx: Context, p: Poly, masks: tuple[MaskRule, ...], q: Axis, k: Axis) -> HeadRule:
     """Weights proportional to p; for exp(S), or a field whose logarithms are kept, that is a softmax.
 
-    For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free. The softmax is over the keys that count
-    and whose g is not 0, so that it does not vanish for all of them, however far above them others are.
+    For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free.
     """
+    found = _softened(cx, p, masks)
+    if found is None:
+        return weigh("normalize", p.frozen, masks)
+    rule, rest = found
+    if rest.is_const:
+        return rule
+    soft = Poly.atom(Weight(rule.with_last() if rule.masks else rule, q, k))
+    return weigh("normalize", (soft * rest).frozen, masks)
+
+
+def _softened(cx: Context, p: Poly, masks: tuple[MaskRule, ...]) -> tuple[HeadRule, Poly] | None:
+    """softmax(S) and g of p = exp(S) * g. The softmax is over the keys that count and whose g is not 0, so that it does
+    not vanish for all of them, however far above them others are."""
     common = [a for a in p.atoms if all(dict(scalars).get(a) == 1 for scalars, _ in p.terms)]
     exponents = {a: e for a in common if (e := _exponent(cx, a)) is not None}
-    if len(exponents) == 1:
-        ((atom, exponent),) = exponents.items()
-        single = p.single
-        if single and len(single[0]) == 1 and single[2] > 0:
-            return weigh("softmax", exponent.frozen, masks)
-        rest = p.replace(lambda a: Poly.const(1) if a == atom else None)
-        counts = masks if is_positive(cx, rest) else (*masks, MaskRule(rest.frozen))
-        rule = weigh("softmax", exponent.frozen, counts)
-        soft = Poly.atom(Weight(rule.with_last() if counts else rule, q, k))
-        p = p.replace(lambda a: soft if a == atom else None)
-    return weigh("normalize", p.frozen, masks)
+    if len(exponents) != 1:
+        return None
+    ((atom, exponent),) = exponents.items()
+    rest = p.replace(lambda a: Poly.const(1) if a == atom else None)
+    positive = rest.constant > 0 if rest.is_const else is_positive(cx, rest)
+    counts = masks if positive else (*masks, MaskRule(rest.frozen))
+    return weigh("softmax", exponent.frozen, counts), rest
 
 
 def _exponent(cx: Context, a: Atom) -> Poly | None:
@@ -453,9 +463,22 @@ def _reduce(cx: Context, node: Node) -> Poly:
     if weighted is None and not masks and _is_pair(body):
         return sum_over(cx, body, k) * _one_over(cx, k)
     q = query_of(cx, body.axes | weights.axes | mask_axes(masks), k, "this mean")
+    soft = _softened(cx, weights, masks)
+    if soft is not None and not soft[1].is_const:
+        return _mean_by(cx, body, replace(soft[0], span=node.span), soft[1], q, k)
     rule = replace(_normalize(cx, weights, masks, q, k), span=node.span)
     note(cx, rule, q, k)
     return sum_over(cx, body * Poly.atom(Weight(rule, q, k)), k)
+
+
+def _mean_by(cx: Context, body: Poly, rule: HeadRule, factor: Poly, q: Axis, k: Axis) -> Poly:
+    """The mean of `body` weighted by softmax * factor: a quotient of two sums that one head brings."""
+    note(cx, rule, q, k)
+    weight = Poly.atom(Weight(rule, q, k)) * factor
+    mass = sum_over(cx, weight, k)
+    if cx.guarded and rule.may_be_empty:
+        mass = mass + emptiness(cx, rule, q, k)  # divided by 1 where no key counts
+    return divide(cx, sum_over(cx, body * weight, k), mass, nonzero=True)
 
 
 def _is_pair(p: Poly) -> bool:

@@ -18,6 +18,7 @@ from weftc.passes.heads import linear, rows, total
 from weftc.passes.polynomial import (
     Atom,
     Dot,
+    HeadRule,
     MaskRule,
     PendingSum,
     Poly,
@@ -117,6 +118,8 @@ def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = (
         and set(rest.atoms) <= set(fallback.atoms)  # else rest + (fallback - rest) would round off what it cancels
     )
     if not plain or any(r.kind in ("lse", "max") and len(open_sums) > 1 for r in rules):
+        if not nested and len(rules) == 1 and all(set(open_sums) & {m[1], *dict(m[0])} for m in p.terms):
+            return _product_else(cx, p, fallback, open_sums)
         return _select(cx, p, fallback, noted, [*open_sums, *nested])
     out = rest
     for n, (m, s) in enumerate(own.items()):
@@ -126,6 +129,17 @@ def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = (
     return out
 
 
+def _product_else(cx: Context, p: Poly, fallback: Poly, sums: list[PendingSum]) -> Poly:
+    """Where the keys are missing all terms are 0, since each has a sum over them as a factor: B is added there."""
+    kept = p.replace(lambda a: total(cx, replace(a, rule=a.rule.with_last())) if a in sums else None)  # type: ignore[arg-type, union-attr]
+    return kept + fallback * emptiness(cx, sums[0].rule, sums[0].query, sums[0].key)
+
+
+def emptiness(cx: Context, rule: HeadRule, query: Axis, key: Axis) -> Poly:
+    """1 where no key counts, else 0."""
+    return total(cx, PendingSum(query, key, rule.with_last(), own=Poly.const(1).frozen, empty=0))
+
+
 def _stored_else(cx: Context, p: Poly, fallback: Poly, stored: list[Weight], more: bool) -> Poly:
     """y[i,j] = W[j](...) else B: the weights of the real keys, plus B times the weight of the self key."""
     weight = stored[0]
@@ -133,10 +147,8 @@ def _stored_else(cx: Context, p: Poly, fallback: Poly, stored: list[Weight], mor
     rest = p - Poly.term(alone, p.terms.get(alone, Fraction(0)))
     if more or len(stored) > 1 or alone not in p.terms or weight in rest.atoms:
         raise NoAttentionForm(SEVERAL, ONE_EACH, code="L303")
-    rule = weight.rule.with_last()
-    empty = total(cx, PendingSum(weight.query, weight.key, rule, own=Poly.const(1).frozen, empty=0))
-    kept = Poly.atom(Weight(rule, weight.query, weight.key)).scale(p.terms[alone])
-    return kept + rest + (fallback - rest) * empty
+    kept = Poly.atom(Weight(weight.rule.with_last(), weight.query, weight.key)).scale(p.terms[alone])
+    return kept + rest + (fallback - rest) * emptiness(cx, weight.rule, weight.query, weight.key)
 
 
 def _select(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening], partial: list[PendingSum]) -> Poly:

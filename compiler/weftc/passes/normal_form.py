@@ -16,7 +16,8 @@ from weftc.core.errors import Diagnostic, SpecError
 from weftc.core.styles import Styles
 from weftc.graph.build import HOMELESS
 from weftc.graph.graph import Graph, Root
-from weftc.graph.node import Axis, Node, Reduction, Weighing
+from weftc.graph.node import VERSIONS, Axis, Node, Reduction, Weighing
+from weftc.graph.order import canonical
 from weftc.normal.form import Identity, NormalForm, NormalStep, Pattern, is_leaf
 from weftc.normal.slots import OBJECTIVE, Form, Leaf, Map, NormalSlot, SlotTable, form
 from weftc.passes.context import Context, NoAttentionForm, slot_poly
@@ -32,8 +33,11 @@ AS_PATTERN = "it is shown as an attention pattern; nothing else has one number p
 def normal_form(graph: Graph, dims: Mapping[str, int], styles: Styles) -> NormalForm:
     """The attention normal form of a bound graph; a `SpecError` names every equation that has none."""
     anywhere = Axis(0, HOMELESS, next(iter(graph.checked.sets)))
-    cx = Context(graph.checked, dims, styles, Spaces(graph), _logged(graph), SlotTable(), {}, anywhere)
-    fields = tuple(cx.field(name) for name in graph.checked.fields)  # they come first, in the order of the spec
+    order = canonical(graph)
+    cx = Context(graph.checked, dims, styles, Spaces(graph), _logged(graph), order, SlotTable(), {}, anywhere)
+    for node in sorted((n for n in graph.nodes if n.op in VERSIONS), key=order.__getitem__):
+        cx.field(node.label)  # fields come first
+    fields = tuple(cx.field(name) for name in graph.checked.fields)
     problems: list[Diagnostic] = []
     prelude = [_step(cx, graph.starts, problems)] if graph.starts else []
     layer = [_step(cx, step, problems) for step in graph.steps]
@@ -65,15 +69,11 @@ def _step(cx: Context, roots: tuple[Root, ...] | list[Root], problems: list[Diag
     commit: list[tuple[NormalSlot, Form]] = []
     equations, writes, patterns = [], [], []
     text = cx.checked.spec.source
+    made = {root.node: _lowered(cx, root) for root in sorted(roots, key=lambda root: cx.order[root.node])}
     for root in roots:
-        node = root.node
-        assert root.home is not None
-        inside = replace(cx, home=root.home, names=root.names, span=node.span, noted=[])
-        try:
-            found = _root(inside, root)
-        except NoAttentionForm as refused:
-            span = refused.span or node.operands[0].span
-            problems.append(Diagnostic(refused.code, span, refused.message, "", refused.notes))
+        node, found = root.node, made[root.node]
+        if isinstance(found, Diagnostic):
+            problems.append(found)
             continue
         commit += found.commit
         patterns += [found.pattern] if found.pattern else []
@@ -82,6 +82,16 @@ def _step(cx: Context, roots: tuple[Root, ...] | list[Root], problems: list[Diag
         if node.op != "output":
             writes.append(found.commit[0][0])
     return NormalStep(tuple(commit), tuple(equations), tuple(writes), tuple(patterns))
+
+
+def _lowered(cx: Context, root: Root) -> _Stored | Diagnostic:
+    node = root.node
+    assert root.home is not None
+    try:
+        return _root(replace(cx, home=root.home, names=root.names, span=node.span, noted=[]), root)
+    except NoAttentionForm as refused:
+        span = refused.span or node.operands[0].span
+        return Diagnostic(refused.code, span, refused.message, "", refused.notes)
 
 
 def _root(cx: Context, root: Root) -> _Stored:
