@@ -25,8 +25,7 @@ def canonical(graph: Graph) -> dict[Node, int]:
 
     def made(node: Node) -> Key:
         if node.op in VERSIONS:
-            assert isinstance(node.detail, FieldAt)
-            return 0, of_field[node.detail.field], node.step
+            return 0, of_field[_field(node)], node.step
         reads = [key(x) for x in node.operands]
         if node.op == "affine":
             return 1, node.op, (), (), tuple(sorted(zip(reads, node.coefficients, strict=True)))
@@ -36,13 +35,17 @@ def canonical(graph: Graph) -> dict[Node, int]:
         return 1, node.op, node.roles, _sortable(detail), tuple(reads)
 
     for node in graph.declared:
-        assert isinstance(node.detail, FieldAt)
-        of_field[node.detail.field] = (0, node.detail.field)
+        of_field[_field(node)] = (0, _field(node))
     for number, step in enumerate(graph.steps, start=1):
-        new = {root.node.detail.field: key(root.node.operands[0]) for root in step}  # type: ignore[union-attr]
+        new = {_field(root.node): key(root.node.operands[0]) for root in step}
         for rank, field in enumerate(sorted(new.keys() - of_field.keys(), key=lambda f: (new[f], f))):
             of_field[field] = (number, rank)
     return {node: place for place, node in enumerate(sorted(graph.nodes, key=key))}
+
+
+def _field(version: Node) -> int:
+    assert isinstance(version.detail, FieldAt)
+    return version.detail.field
 
 
 def _sortable(detail: object) -> Key:

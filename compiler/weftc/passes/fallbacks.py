@@ -131,7 +131,8 @@ def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = (
 
 def _product_else(cx: Context, p: Poly, fallback: Poly, sums: list[PendingSum]) -> Poly:
     """Where the keys are missing all terms are 0, since each has a sum over them as a factor: B is added there."""
-    kept = p.replace(lambda a: total(cx, replace(a, rule=a.rule.with_last())) if a in sums else None)  # type: ignore[arg-type, union-attr]
+    swapped = {s: total(cx, replace(s, rule=s.rule.with_last())) for s in sums}
+    kept = p.replace(lambda a: swapped.get(a) if isinstance(a, PendingSum) else None)
     return kept + fallback * emptiness(cx, sums[0].rule, sums[0].query, sums[0].key)
 
 
