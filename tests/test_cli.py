@@ -188,10 +188,14 @@ def test_every_style_is_an_option_that_help_explains(weftc: Weft) -> None:
 def test_list(weftc: Weft) -> None:
     code, out, _ = weftc("list")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == list(names())
+    assert sorted(line.split()[0] for line in out.splitlines() if line.startswith("  ")) == list(names())
+    subjects = [line for line in out.splitlines() if line[:1].strip()]
+    assert "clustering" in subjects
+    assert subjects[-1] == "other"
     data = json.loads(weftc("list", "--json")[1])
     assert [spec["name"] for spec in data["specs"]] == list(names())
     assert all(spec["doc"] for spec in data["specs"])
+    assert {spec["subject"] for spec in data["specs"]} == set(subjects)
 
 
 @pytest.mark.parametrize("name", names())

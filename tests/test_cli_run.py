@@ -282,12 +282,16 @@ def test_an_existing_folder_needs_force(weftc: Weft, monkeypatch: pytest.MonkeyP
     assert code == 2
     assert err == "error: the folder out exists; add --force to replace it, or choose another with -o\n"
     assert weftc(*given, "--force", "--seed", "1")[0] == 0
+    assert weftc(*given, "--force", "--join", "--standardize")[0] == 0
+    assert Path("out/data-scaling.csv").exists()
+    assert weftc(*given, "--force", "--format", "npy")[0] == 0  # results of another run of the spec may go
+    assert sorted(path.name for path in Path("out").iterdir()) == ["centers.npy", "labels.npy"]
     monkeypatch.setattr(command_run, "_compute", None)  # from here on it is refused before anything runs
     assert weftc(*given)[0] == 2
     Path("out/notes.txt").write_text("mine")
     code, _, err = weftc(*given, "--force")
     assert code == 2
-    assert "also holds notes.txt, which this run would not write" in err
+    assert "also holds notes.txt, which is no result of this spec" in err
     assert Path("out/notes.txt").read_text() == "mine"
     assert sorted(p.name for p in Path().iterdir()) == ["out", "points.csv", "start.csv"]
 
@@ -334,7 +338,9 @@ def test_a_pipe_feeds_every_row_to_one_input(tmp_path: Path) -> None:
         done = subprocess.run([*weftc, "--data", place, "--force"], input=rows, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         assert len((tmp_path / "out" / "labels.csv").read_text().splitlines()) == 3001
-    done = subprocess.run([*weftc, "--data", "-", "--init", "/dev/stdin"], input=rows, text=True, capture_output=True)
+    done = subprocess.run(
+        [*weftc, "--force", "--data", "-", "--init", "/dev/stdin"], input=rows, text=True, capture_output=True
+    )
     assert done.returncode == 2
     assert "cannot both be read from" in done.stderr
 

@@ -77,6 +77,9 @@ def things() -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     yield "checkpoint", made, ("k = 2", "id()", "1 layer")
     yield "model", model, ("float64 on cpu", "starts by spread")
     yield "outputs", outputs, ("centers", "2 x 2", "one-hot, 2 columns")
+    yield "answer", outputs["labels"], ("one-hot, 2 columns", "indices")
+    yield "report", model.report, ("1", "rows settled by head", "blocks.0.y")
+    yield "assignment", weftc.assignment("sinkhorn_log", {"d": 1}, depth=2), ("distance to the optimum", "projective")
     yield "verdict", verdict, ("not shown", "layers", "off", "NO")
 
 
@@ -94,7 +97,41 @@ def test_displays_are_small_tables_and_lines(name: str, value: Any, words: tuple
     line = repr(value)
     assert "\n" not in line
     assert len(line) < 200
-    assert "lloyd" in line or name == "outputs"
+    assert "lloyd" in line or name in ("outputs", "answer", "report", "assignment")
+
+
+def test_the_catalogue_is_a_list_by_subject() -> None:
+    entries = weftc.catalogue()
+    lines = repr(entries).splitlines()
+    assert "clustering" in lines
+    assert sorted(line.split()[0] for line in lines if line.startswith("  ")) == [entry.name for entry in entries]
+    page = read(entries._repr_html_() or "")
+    assert all(entry.name in page.text and entry.doc in page.text for entry in entries)
+    assert "algorithm" not in repr(entries[0])
+
+
+def test_a_report_of_a_run_says_how_it_ended() -> None:
+    model = weftc.load(weftc.compile("lloyd", {"d": 2, "k": 2}))
+    model(x=POINTS, seed=0, until_stable=True)
+    assert "at a fixed point" in repr(model.report)
+    model(x=[POINTS[:2], POINTS], seed=0)
+    assert repr(model.report).startswith("Report(layers: 1 in 2 problems; backend: ")
+
+
+def test_a_page_is_text_and_a_notebook_frames_it() -> None:
+    page = weftc.report("lloyd", POINTS, dims={"k": 2}, layers=1, verify=False)
+    assert page.startswith("<!doctype html>")
+    framed = read(page._repr_html_())
+    assert framed.tags == ["iframe"]
+    assert {"srcdoc", "sandbox"} <= framed.names
+
+
+def test_a_figure_shows_itself_without_magic() -> None:
+    import struct
+
+    data, size = weftc.plot("lloyd", dims={"d": 2, "k": 2})._repr_png_()
+    assert data.startswith(b"\x89PNG")
+    assert struct.unpack(">I", data[16:20])[0] == pytest.approx(2 * size["width"], abs=2)
 
 
 def test_displays_take_the_colours_of_the_page() -> None:

@@ -244,6 +244,17 @@ def test_files_of_other_kinds_and_places_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_python_writes_a_picture_where_it_is_told(tmp_path: Path) -> None:
+    figure = weftc.plot("lloyd", data=POINTS, path=tmp_path / "a.svg", **FEW)  # without a word: the tokens
+    save(weftc.plot("lloyd", "tokens", POINTS, **FEW), tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert figure.axes
+    with pytest.raises(weftc.InputError, match=r"a\.svg exists; add force=True"):
+        weftc.plot("lloyd", path=tmp_path / "a.svg")
+    with pytest.raises(weftc.InputError, match=r"ends in \.png, \.svg or \.pdf"):
+        weftc.plot("lloyd", path=tmp_path / "a.jpg")
+
+
 def test_a_width_is_the_width() -> None:
     for what in PICTURES:
         assert weftc.plot("lloyd", what, POINTS, width=4.0, **FEW).get_size_inches()[0] == pytest.approx(4.0)

@@ -79,7 +79,7 @@ _HOMES = {
 }
 
 _DRAWN = "weftc.show.displays"
-display.register(spec=f"{_DRAWN}:spec_html", checked=f"{_DRAWN}:checked_html", error=f"{_DRAWN}:error_html")
+display.register(**{kind: f"{_DRAWN}:{kind}_html" for kind in ("spec", "checked", "error", "catalogue")})
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ import argparse
 from weftc.commands.options import UsageError, add_json
 from weftc.commands.telling import tell
 from weftc.core.source import printable
-from weftc.files.locate import catalogue
+from weftc.files.locate import Catalogue, catalogue
 
 SUMMARY = "name the specs that ship with weftc"
 EXAMPLE = """example:
@@ -15,7 +15,7 @@ EXAMPLE = """example:
   weftc list clustering     # those whose name, description or keywords have the word
   weftc show lloyd          # the text of one
 
---json prints {ok, specs: [{name, doc, keywords}], warnings}."""
+--json prints {ok, specs: [{name, subject, doc, keywords}], warnings}."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,12 +25,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints name and docstring of built-in specs."""
-    entries = [entry for entry in catalogue() if all(entry.fits(word) for word in options.words)]
+    """Prints name and docstring of built-in specs, by subject."""
+    entries = Catalogue(entry for entry in catalogue() if all(entry.fits(word) for word in options.words))
     if not entries:
         raise UsageError(f"no built-in spec fits {printable(' '.join(options.words))}; weftc list names them all")
-    widest = max(len(e.name) for e in entries)
-    lines = (f"{printable(e.name):<{widest}}  {printable(e.doc)}".rstrip() for e in entries)
-    listed = [{"name": e.name, "doc": e.doc, "keywords": list(e.keywords)} for e in entries]
-    tell(options, {"ok": True, "specs": listed}, "\n".join(lines))
+    listed = [{"name": e.name, "subject": e.subject, "doc": e.doc, "keywords": list(e.keywords)} for e in entries]
+    tell(options, {"ok": True, "specs": listed}, repr(entries))
     return 0

@@ -27,18 +27,18 @@ from weftc.core.source import printable
 from weftc.core.words import did_you_mean
 from weftc.files.feeds import Feeds, gather, require_dims, require_inputs, told_by_file
 from weftc.files.folder import refuse_file
-from weftc.show.figures.pictures import PICTURES, PictureOptions, available, picture, require_matplotlib
+from weftc.show.figures.pictures import PICTURES, PictureOptions, available, picture, require_matplotlib, usual
 from weftc.show.figures.saving import format_of, save
 
 SUMMARY = "draw a picture for a paper"
 EXAMPLE = """example:
   weftc plot mine.weft --what graph -o graph.pdf
   weftc plot model.safetensors --what weights -o weights.svg
-  weftc plot mine.weft --what tokens --data points.csv -D k=5 -o tokens.png
+  weftc plot mine.weft points.csv -D k=5 -o tokens.png
 
 The pictures:
 {pictures}
-Pictures of a run need --data. Without --layers the spec's `repeat` counts, else it runs until nothing visible changes
+Pictures of a run need data. Without --layers the spec's `repeat` counts, else it runs until nothing visible changes
 (at most 100 layers; --until-stable waits for the last bit). The format follows from the file's name: .png, .svg or
 .pdf. Text stays text in SVG and PDF, and the same command always writes the same bytes.
 --json prints {{ok, name, what, file, inches: [width, height], warnings}}."""
@@ -50,7 +50,11 @@ WIDTHS = {"column": 3.35, "page": 6.9}  # inches
 def arguments(parser: argparse.ArgumentParser) -> None:
     """A target, what to draw of it, on which data, and where to write."""
     parser.add_argument("target", metavar="SPEC|MODEL", help="a built-in spec, a .weft file or a .safetensors model")
-    parser.add_argument("--what", required=True, metavar="PICTURE", help=f"one of {', '.join(PICTURES)}")
+    parser.add_argument(
+        "--what",
+        metavar="PICTURE",
+        help=f"one of {', '.join(PICTURES)} (default: tokens if there are data, else graph)",
+    )
     add_definitions(parser)
     add_data(parser)
     depth = parser.add_mutually_exclusive_group()
@@ -76,6 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draws and writes one picture."""
+    options.what = options.what or usual(options.data)
     if options.what not in PICTURES:
         hint = did_you_mean(options.what, PICTURES) or f"there are {', '.join(PICTURES)}"
         raise UsageError(f"--what {printable(options.what)}: there is no such picture; {hint}")

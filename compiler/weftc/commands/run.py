@@ -26,6 +26,7 @@ from weftc.commands.progress import progress
 from weftc.commands.target import Target, compile_target, open_target, refuse_changes
 from weftc.commands.telling import tell
 from weftc.core.source import printable
+from weftc.core.types import Checked
 from weftc.files.feeds import Feeds, gather, require_dims, require_inputs, told_by_file
 from weftc.files.folder import refuse_existing, whole_folder
 
@@ -50,6 +51,7 @@ are in standardized units, and data-scaling.csv says how to get back. More: weft
 --json prints {ok, name, dims, params, layers, stable, settled, backend, because, where, seed, starts, warnings,
 objective, folder, outputs: [{name, file, rows, columns, meaning, sizes}]}."""
 LIMIT = 300  # layers that --until-stable runs at most
+FORMATS = ("csv", "tsv", "npy")
 SCALING = "data-scaling.csv"  # no output has a - in its name
 DRAWN = ("spread", "random")  # initialisers that depend on the seed
 SHOWN_SIZES = 20  # sizes of clusters in the summary
@@ -89,9 +91,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--join", action="store_true", help="also write the rows of the data with the outputs of each row beside them"
     )
-    parser.add_argument(
-        "--format", choices=("csv", "tsv", "npy"), default="csv", help="format of the files (default csv)"
-    )
+    parser.add_argument("--format", choices=FORMATS, default="csv", help="format of the files (default csv)")
     add_json(parser)
 
 
@@ -101,6 +101,7 @@ def run(options: argparse.Namespace) -> int:
     target = open_target(options.target)
     chosen = _settings(options, target)
     folder = Path(options.output or f"{target.name}-out")
+    refuse_existing(folder, None, options.force)
     feeds = gather(options, target.checked, chosen.dims, "-D" if target.checkpoint is None else "the model")
     require_inputs(target.checked, feeds)
     require_dims(target.checked, feeds)
@@ -112,12 +113,11 @@ def run(options: argparse.Namespace) -> int:
     joined = join_rows(names, target.checked, feeds) if options.join else None
     files = [f"{name}.{options.format}" for name in names]
     extra = [f"{joined.name}.{options.format}"] if joined else []
-    extra += [SCALING] if feeds.scalings else []
-    refuse_existing(folder, [*files, *extra], options.force)
+    refuse_existing(folder, _results_of(target.checked), options.force)
     depth = _depth(options, target, checkpoint.program)
     best = _best(options, only(checkpoint, names), feeds, depth)
     results = to_results(best.values, names, target.checked, feeds)
-    _write(folder, results, options, feeds, joined)
+    _write(folder, results, target.checked, options, feeds, joined)
     summary = {
         "ok": True,
         "name": target.name,
@@ -135,6 +135,12 @@ def run(options: argparse.Namespace) -> int:
         summary["joined"] = extra[0]
     tell(options, summary, describe(summary, feeds))
     return 0
+
+
+def _results_of(checked: Checked) -> list[str]:
+    """The files that a run of this spec may have written, whatever it was asked for."""
+    names = [*(one.target.name for one in checked.spec.outputs), *(f"{home}-joined" for home in checked.sets)]
+    return [*(f"{name}.{form}" for name in names for form in FORMATS), SCALING]
 
 
 def _refuse_contradictions(options: argparse.Namespace) -> None:
@@ -227,7 +233,12 @@ def _compute(model: Model, feeds: Feeds, seed: int, depth: Mapping[str, Any]) ->
 
 
 def _write(
-    folder: Path, results: Sequence[ResultTable], options: argparse.Namespace, feeds: Feeds, joined: Joining | None
+    folder: Path,
+    results: Sequence[ResultTable],
+    checked: Checked,
+    options: argparse.Namespace,
+    feeds: Feeds,
+    joined: Joining | None,
 ) -> None:
     from weftc.files.datafiles import write_table, write_text
     from weftc.files.results import joined_columns, scaling_columns
@@ -238,7 +249,7 @@ def _write(
         extra[f"{joined.name}.{options.format}"] = joined_columns(joined, results)
     if feeds.scalings:
         extra[SCALING] = scaling_columns(feeds.scalings)
-    with progress(f"writing {folder.name}"), whole_folder(folder, [*names, *extra], options.force) as partial:
+    with progress(f"writing {folder.name}"), whole_folder(folder, _results_of(checked), options.force) as partial:
         for name, result in zip(names, results, strict=True):
             write_table(partial / name, result.values, result.columns, options.format, result.labels)
         for name, columns in extra.items():

@@ -382,8 +382,14 @@ def _arrow_numbers(columns: Columns, column: Any, at: int) -> NDArray[Any]:
         wanted = import_module("pyarrow").float32() if single else import_module("pyarrow").float64()
         return np.asarray(column.cast(wanted, safe=False).to_numpy(), dtype=np.float32 if single else np.float64)
     else:
-        what = f"{printable(str(kind))}, not numbers"
+        what = f"text, not numbers{columns.as_id(at)}" if _is_text(kind) else f"{printable(str(kind))}, not numbers"
     raise InputError(f"{columns.path} {columns.label(at)} holds {what}{columns.without([at])}")
+
+
+def _is_text(kind: Any) -> bool:
+    types = import_module("pyarrow.types")
+    found = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(found) or types.is_large_string(found) or types.is_string_view(found))
 
 
 def _text(value: Any) -> str:

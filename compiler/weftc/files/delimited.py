@@ -276,6 +276,8 @@ class _Reader:
         """The error for a cell that is not a finite number."""
         bad = [c for c in self.columns.picked if not is_number(cells[c]) or not isfinite(float(cells[c]))]
         complaint = self.complaint(cells[at].strip())
+        if self.columns.names is not None and line == self.first_line + 1 and complaint.endswith("; correct it"):
+            complaint = complaint.removesuffix("; correct it") + (self.columns.as_id(at) or "; correct it")
         text = f"{self.path} line {line}, {self.columns.label(at)}: {complaint}{self.columns.without(bad)}"
         if line == self.first_line and self.columns.names is None:
             text += "; if this line names the columns, say --header yes"

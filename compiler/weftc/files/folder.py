@@ -1,7 +1,7 @@
 """A folder of results that appears whole or not at all.
 
 Files are written into a folder beside the wanted one, which is renamed into place at the end. An old folder is replaced
-only on request, and only when it holds nothing but files of the same names.
+only on request, and only when it holds nothing but results of the same kind.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from weftc.commands.options import UsageError
 from weftc.core.source import printable
 
 
-def refuse_existing(target: Path, file_names: Sequence[str], force: bool) -> None:
-    """Says why a folder cannot be written, before any work is done for it."""
+def refuse_existing(target: Path, file_names: Sequence[str] | None, force: bool) -> None:
+    """Says why a folder cannot be written, before any work is done for it; None: what may be in it is not known yet."""
     shown = printable(str(target))
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {printable(str(target.parent))} to put {printable(target.name)} into")
@@ -31,12 +31,13 @@ def refuse_existing(target: Path, file_names: Sequence[str], force: bool) -> Non
         return
     if not force:
         raise UsageError(f"the folder {shown} exists; add --force to replace it, or choose another with -o")
-    others = sorted(p.name for p in target.iterdir() if p.name not in file_names or not p.is_file())
-    if others:
-        raise UsageError(
-            f"the folder {shown} also holds {printable(others[0])}, which this run would not write, so --force does "
-            "not replace it; remove the folder yourself, or choose another with -o"
-        )
+    if file_names is not None:
+        others = sorted(p.name for p in target.iterdir() if p.name not in file_names or not p.is_file())
+        if others:
+            raise UsageError(
+                f"the folder {shown} also holds {printable(others[0])}, which is no result of this spec, so --force "
+                "does not replace it; remove the folder yourself, or choose another with -o"
+            )
     _require_writable(target.absolute().parent, shown)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
+from weftc.core import display
 from weftc.core.errors import InputError
 from weftc.core.source import Source, printable
 from weftc.core.words import did_you_mean
@@ -17,22 +19,53 @@ from weftc.language.parse.parse import LARGEST, parse, read_spec, spec_text
 SPEC_SUFFIX = ".weft"
 MODEL_SUFFIX = ".safetensors"
 STANDARD_INPUT = "-"
+OTHER = "other"
 MOST_MEANT = 3  # specs that a word may stand for before they are better looked up
 KEYWORDS = re.compile(r"^# keywords: *(.*)$", re.M)  # a comment of the spec: other names of it, and words to find it by
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A built-in spec: its name, what its docstring says, its text, and other words for it."""
+    """A built-in spec: its name, what its docstring says, its text, other words for it, and what it is about.
+
+    `subject` is the keyword that it shares with most others; `other` where it shares none.
+    """
 
     name: str
     doc: str
-    source: Source
+    source: Source = field(repr=False)
     keywords: tuple[str, ...] = ()
+    subject: str = OTHER
 
     def fits(self, word: str) -> bool:
         """Whether a word is in the name, the docstring or the keywords."""
         return any(_plain(word) in _plain(text) for text in (self.name, self.doc, *self.keywords))
+
+
+class Catalogue(tuple[Entry, ...]):
+    """The built-in specs; printed, a list by subject."""
+
+    __slots__ = ()
+
+    def groups(self) -> dict[str, list[Entry]]:
+        """The specs by subject, large groups first."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self:
+            found.setdefault(entry.subject, []).append(entry)
+        return dict(sorted(found.items(), key=lambda group: (group[0] == OTHER, -len(group[1]), group[0])))
+
+    def __repr__(self) -> str:
+        widest = max((len(entry.name) for entry in self), default=0)
+        groups = self.groups()
+        indent = "  " if len(groups) > 1 else ""
+        blocks = []
+        for subject, entries in groups.items():
+            lines = (f"{indent}{printable(e.name):<{widest}}  {printable(e.doc)}".rstrip() for e in entries)
+            blocks.append("\n".join([*([printable(subject)] if indent else []), *lines]))
+        return "\n\n".join(blocks)
+
+    def _repr_html_(self) -> str | None:
+        return display.html("catalogue", self)
 
 
 def names() -> tuple[str, ...]:
@@ -51,10 +84,16 @@ def builtin(name: str) -> Source:
     return Source(name, text)
 
 
-def catalogue() -> tuple[Entry, ...]:
-    """Every built-in spec with its docstring."""
-    sources = (builtin(name) for name in names())
-    return tuple(Entry(source.name, parse(source).doc, source, keywords(source)) for source in sources)
+def catalogue() -> Catalogue:
+    """Every built-in spec with its docstring; printed, a list by subject."""
+    words = {name: keywords(builtin(name)) for name in names()}
+    shared = Counter(word for some in words.values() for word in some)
+    found = []
+    for name, some in words.items():
+        subject = max(some, key=lambda word: shared[word], default="")
+        source = builtin(name)
+        found.append(Entry(name, parse(source).doc, source, some, subject if shared[subject] > 1 else OTHER))
+    return Catalogue(found)
 
 
 def keywords(source: Source) -> tuple[str, ...]:

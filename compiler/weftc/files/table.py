@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weftc.core.errors import InputError
 from weftc.core.source import printable
-from weftc.core.words import plural
+from weftc.core.words import joined, plural
 
 Header = Literal["auto", "yes", "no"]
 Decimal = Literal["auto", "point", "comma"]
@@ -96,6 +96,11 @@ class Columns:
         usable = names and all(n and "," not in n and names.count(n) == 1 for n in names)
         return ",".join(printable(names[c]) if names and usable else str(c + 1) for c in some)
 
+    def as_id(self, at: int) -> str:
+        """What to do about a column of text that may name the rows."""
+        taken = self.id is not None or len(self.picked) == 1
+        return "" if taken else f"; if it names the rows, add --id {self.listed([at])}"
+
     def without(self, bad: Sequence[int]) -> str:
         """How to leave columns out; nothing where none is left."""
         good = [c for c in self.picked if c not in bad]
@@ -164,9 +169,18 @@ def missing_values(columns: Columns, places: Sequence[tuple[str, int]], count: i
     if count == 1:
         where, column = places[0]
         return InputError(f"{columns.path} {where}, {columns.label(column)}: the value is missing; {remedy}")
-    listed = "; ".join(f"{where}, {columns.label(column)}" for where, column in places)
-    more = "; and so on" if count > len(places) else ""
-    return InputError(f"{columns.path} has {count} missing values ({listed}{more}); {remedy}")
+    shown = []
+    for column in bad:
+        kind, numbers = _places([where for where, at in places if at == column])
+        shown.append(f"{columns.label(column)}: {kind} {joined(numbers)}")
+    more = f"; and {count - len(places)} more" if count > len(places) else ""
+    return InputError(f"{columns.path} has {count} missing values ({'; '.join(shown)}{more}); {remedy}")
+
+
+def _places(some: Sequence[str]) -> tuple[str, list[str]]:
+    """`line 3`, `line 5` -> lines, 3 and 5."""
+    kinds, numbers = zip(*(one.split() for one in some), strict=True)
+    return f"{kinds[0]}s" if len(some) > 1 else kinds[0], list(numbers)
 
 
 def notice_index(columns: Columns, values: NDArray[Any]) -> tuple[str, ...]:

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from weftc.core.errors import SpecError
     from weftc.core.syntax import Spec
     from weftc.core.types import Checked
+    from weftc.files.locate import Catalogue
     from weftc.graph.graph import Graph
     from weftc.normal.form import NormalForm
+    from weftc.verification.transport.by_depth import Assignment
     from weftc.verification.verdict import Verdict
 
 BLOCK = "margin:0.3em 0;padding:0;background:none;color:inherit;white-space:pre;overflow-x:auto;font-size:inherit"
@@ -52,6 +54,14 @@ def checked_html(checked: Checked) -> str:
         rows.append((name, one.role, f"one for each of {one.home}", f"unit {kind}" if one.kind == "unit" else kind))
     fields = table(("field", "is", "given", "type"), rows)
     return frame(checked.spec.name, "checked", source_html(checked.spec.source.text), fields)
+
+
+def catalogue_html(entries: Catalogue) -> str:
+    """The specs by subject, with what each does."""
+    parts = []
+    for subject, group in entries.groups().items():
+        parts.append(table((subject, ""), [(entry.name, entry.doc) for entry in group]))
+    return frame("built-in specs", "weftc.check(name) shows one", *parts)
 
 
 def source_html(source: str) -> str:
@@ -99,6 +109,12 @@ def verdict_html(verdict: Verdict) -> str:
     failed = [f"<div>{text(check.called)}: {text(check.detail)}</div>" for check in verdict.checks if not check.passed]
     mark = "✓" if verdict.ok else "✗"
     return frame(f"{mark} {verdict.line}", verdict.name, f"<div>{text(verdict.claim)}</div>", *notes, checks, *failed)
+
+
+def assignment_html(assignment: Assignment) -> str:
+    """How far a coupling is from its optimum, layer by layer, as it is printed."""
+    first, *rest = assignment.lines()
+    return frame("Assignment", first, f"<pre style='{BLOCK}'>{text_block(chr(10).join(rest))}</pre>")
 
 
 def _allowed(check: object) -> str:

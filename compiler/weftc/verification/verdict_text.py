@@ -26,8 +26,7 @@ def verdict_text(verdict: Verdict) -> str:
     lines += aligned([HEAD, *(_row(check) for check in verdict.rows)])
     if any(check.compared.endswith("both backends") for check in verdict.rows):
         lines += wrapped([BOTH])
-    if any(check.kappa != 1 for check in verdict.rows):
-        lines += wrapped([LEGEND])
+    lines += wrapped([LEGEND])
     lines += _settled(verdict.checks)
     lines += _leads(verdict.checks)
     for one in verdict.assignments:
@@ -40,7 +39,10 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 HEAD = ("", "check", "compared", "cases", "worst", "allowed", "kappa")
-LEGEND = "kappa is how much an equation magnifies rounding; allowed is 16 * eps * kappa * the largest value"
+LEGEND = (
+    "worst: the difference that came nearest to its limit; allowed: that limit, 16 * eps * kappa * the largest value; "
+    "eps: the spacing of numbers near 1; kappa: how much the equations magnify rounding (1: not at all)"
+)
 
 
 def _row(check: Check) -> tuple[str, ...]:

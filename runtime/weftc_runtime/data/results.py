@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.errors import RunError, suggestion
-from weftc_runtime.format.display import named_html
+from weftc_runtime.format.display import frame, named_html, preview, table
 
 
 class OneHot:
@@ -54,7 +54,10 @@ class OneHot:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"OneHot({self.columns} columns, indices={self.indices!r})"
+        return f"OneHot({self.columns} columns, indices {preview(self.indices)})"
+
+    def _repr_html_(self) -> str:
+        return named_html("OneHot", {"": self})
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +207,7 @@ def together(tiers: Iterable[Tiers]) -> Tiers:
     return total
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """What a run did: layers per problem, whether the state stood still, and the tiers of every head that decides.
 
@@ -228,3 +231,31 @@ class Report:
     def total(self) -> Tiers:
         """The tiers of all heads together."""
         return together(self.heads.values())
+
+    def described(self) -> dict[str, str]:
+        """What happened, in a few words each."""
+        ran = sorted(set(self.layers))
+        depth = " to ".join(str(number) for number in (ran[:1] + ran[1:][-1:])) or "0"
+        problems = f" in {len(self.layers)} problems" if len(self.layers) > 1 else ""
+        still = f" ({sum(self.stable)} of them)" if not all(self.stable) else ""
+        ending = f", at a fixed point{still}" if any(self.stable) else ""
+        tiers = self.total
+        counts = (tiers.fast, "in float32"), (tiers.bound, "in float64"), (tiers.exact, "exactly")
+        settled = ", ".join(f"{count} {how}" for count, how in (*counts, (tiers.undecided, "undecided")) if count)
+        found = {
+            "layers": f"{depth}{problems}{ending}",
+            "backend": self.backend + (f" ({self.why})" if self.why else ""),
+            "device": self.where,
+            "decisions": f"{settled} (rows)" if settled else "",
+            "warnings": "; ".join(self.warnings),
+        }
+        return {name: text for name, text in found.items() if text}
+
+    def __repr__(self) -> str:
+        return f"Report({'; '.join(f'{name}: {text}' for name, text in self.described().items())})"
+
+    def _repr_html_(self) -> str:
+        heads = [(name, one.fast, one.bound, one.exact, one.undecided) for name, one in self.heads.items()]
+        head = ("rows settled by head", "in float32", "in float64", "exactly", "undecided")
+        parts = [table(("", ""), self.described().items()), *([table(head, heads)] if heads else [])]
+        return frame("Report", "of the last run", *parts)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from weftc.show.figures.canvas import PaperFigure
 from weftc.show.figures.choosing import wanted
 from weftc.show.figures.pictures import PictureOptions
 from weftc.show.figures.style import BELOW, FAINT, PAGE, SHADES, SIZE, SMALL
@@ -22,7 +22,7 @@ FAINTEST = 0.3  # of the largest weight: layers with less make shades go by squa
 TOP, BOTTOM, LEFT, RIGHT, BETWEEN, CAPTION = 0.18, 0.25, 0.42, 0.5, 0.12, 0.24  # inches
 
 
-def draw(subject: Subject, look: PictureOptions) -> Figure:
+def draw(subject: Subject, look: PictureOptions) -> PaperFigure:
     """All heads of the layer, or those asked for, in up to five layers."""
     course = subject.course
     heads = [course.heads[name] for name in wanted(list(course.heads), look.heads)]
@@ -33,7 +33,7 @@ def draw(subject: Subject, look: PictureOptions) -> Figure:
     notes = _notes(course, heads, layers)
     foot = BOTTOM + 0.13 * len(notes)
     height = TOP + sum(sides) + len(heads) * (CAPTION + 0.3) + foot - 0.24
-    figure = Figure(figsize=(width, height))
+    figure = PaperFigure(figsize=(width, height))
     shades = LinearSegmentedColormap.from_list("weights", SHADES)
     both = LinearSegmentedColormap.from_list("signed", (*reversed(BELOW), *SHADES))
     y = height - TOP

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from math import log2
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from weftc.core.source import printable
 from weftc.emit.matrices import Array
 from weftc.show.block_text import hidden, picture_slots, projection, row_groups, shortened, symbol
-from weftc.show.figures.canvas import Canvas, text_width
+from weftc.show.figures.canvas import Canvas, PaperFigure, text_width
 from weftc.show.figures.choosing import wanted
 from weftc.show.figures.pictures import PictureOptions
 from weftc.show.figures.style import FAINT, HAIR, INK, NEGATIVE, PAGE, POINT, POSITIVE, SIZE, SMALL
@@ -43,7 +42,7 @@ class BlockPicture:
     columns: tuple[tuple[str, slice], ...]
 
 
-def draw(subject: Subject, look: PictureOptions) -> Figure:
+def draw(subject: Subject, look: PictureOptions) -> PaperFigure:
     """Every head and feed-forward of the layer with all its matrices; or the heads asked for, wherever they are."""
     drawing = _Drawing(subject, Canvas((look.width or PAGE) * POINT))
     drawing.everything(look.heads)

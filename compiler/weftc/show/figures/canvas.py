@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
-from weftc.show.figures.style import FAINT, HAIR, INK, MONO, POINT, SANS, SIZE
+from weftc.show.figures.style import FAINT, HAIR, INK, MONO, POINT, SANS, SIZE, settings
 
+ON_SCREEN = 1.5  # a figure is made for paper: how much larger a notebook shows it
+SHARP = 2  # pixels of its picture there for one of the screen's
 MEASURED = 100.0  # type size at which text is measured
 
 
@@ -23,6 +27,17 @@ def text_width(text: str, size: float = SIZE, mono: bool = False) -> float:
     face.set_size(MEASURED, POINT)  # large, so that the grid of pixels does not matter
     face.set_text(text, 0.0)
     return float(face.get_width_height()[0] / 64 * size / MEASURED)
+
+
+class PaperFigure(Figure):
+    """A figure that a notebook shows by itself, as it would be printed."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        out = io.BytesIO()
+        with matplotlib.rc_context(settings()):
+            self.savefig(out, format="png", dpi=POINT * ON_SCREEN * SHARP)
+        width, height = (round(side * POINT * ON_SCREEN) for side in self.get_size_inches())
+        return out.getvalue(), {"width": width, "height": height}
 
 
 class Canvas:
@@ -61,9 +76,9 @@ class Canvas:
         look = {"facecolor": "none", "edgecolor": FAINT, "linewidth": 0.7, **look}
         self.artists.append(PathPatch(Path(list(vertices), codes), **look))
 
-    def figure(self) -> Figure:
+    def figure(self) -> PaperFigure:
         """The sheet as a figure of its size."""
-        made = Figure(figsize=(self.width / POINT, max(self.height, 1.0) / POINT))
+        made = PaperFigure(figsize=(self.width / POINT, max(self.height, 1.0) / POINT))
         axes = made.add_axes((0.0, 0.0, 1.0, 1.0))
         axes.set_xlim(0, self.width)
         axes.set_ylim(max(self.height, 1.0), 0)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from matplotlib.figure import Figure
 from matplotlib.path import Path
 
 from weftc.graph.build import build_graph
-from weftc.show.figures.canvas import Canvas
+from weftc.show.figures.canvas import Canvas, PaperFigure
 from weftc.show.figures.graph_layout import EDGE, LINE, PAD, SIZE, TITLE, Box, Curve, layout
 from weftc.show.figures.graph_svg import BACK, BAND, FAINT, FILLS, INK, ROUND
 from weftc.show.figures.pictures import PictureOptions
@@ -18,7 +17,7 @@ from weftc.show.figures.subject import Subject
 CUBIC = [int(Path.MOVETO), *[int(Path.CURVE4)] * 3]
 
 
-def draw(subject: Subject, look: PictureOptions) -> Figure:
+def draw(subject: Subject, look: PictureOptions) -> PaperFigure:
     """Boxes, bands and curves where the layout puts them; a width scales the whole picture."""
     made = layout(build_graph(subject.checked))
     scale = 1.0 if look.width is None else look.width * POINT / made.width

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from weftc.show.figures.canvas import PaperFigure
 from weftc.show.figures.pictures import PictureOptions
 from weftc.show.figures.style import COLUMN, LINES, SMALL, colour, plain_number
 from weftc.show.figures.subject import Subject
 
 
-def draw(subject: Subject, look: PictureOptions) -> Figure:
+def draw(subject: Subject, look: PictureOptions) -> PaperFigure:
     """One panel."""
     width = look.width or COLUMN
-    figure = Figure(figsize=(width, width * 0.62), layout="constrained")
+    figure = PaperFigure(figsize=(width, width * 0.62), layout="constrained")
     axes = figure.subplots()
     margins(axes, subject)
     axes.set_xlabel("layers done")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from weftc.show.figures.canvas import PaperFigure
 from weftc.show.figures.choosing import choosing_heads
 from weftc.show.figures.margin import margins
 from weftc.show.figures.pictures import PictureOptions
@@ -16,11 +16,11 @@ from weftc.show.figures.subject import Subject
 WIDE = 50.0  # from this ratio on, numbers are drawn on a logarithmic scale
 
 
-def draw(subject: Subject, look: PictureOptions) -> Figure:
+def draw(subject: Subject, look: PictureOptions) -> PaperFigure:
     """One panel, or two above each other."""
     width = look.width or COLUMN
     both = bool(choosing_heads(subject.checkpoint.program))
-    figure = Figure(figsize=(width, width * (1.05 if both else 0.62)), layout="constrained")
+    figure = PaperFigure(figsize=(width, width * (1.05 if both else 0.62)), layout="constrained")
     axes = figure.subplots(2 if both else 1, 1, sharex=True, squeeze=False, height_ratios=[1.15, 1] if both else [1])
     _objective(axes[0, 0], subject)
     if both:

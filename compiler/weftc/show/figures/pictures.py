@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from weftc.core.errors import InputError
@@ -12,9 +13,8 @@ from weftc.core.source import printable
 from weftc.core.words import did_you_mean
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from weftc.compiling import SpecLike
+    from weftc.show.figures.canvas import PaperFigure
     from weftc.show.figures.subject import Subject
     from weftc_runtime import Checkpoint
     from weftc_runtime.data.progress import Progress
@@ -83,8 +83,9 @@ PICTURES: Mapping[str, Picture] = {
 
 def plot(
     target: SpecLike | Checkpoint,
-    what: str,
+    what: str | None = None,
     data: Any = None,
+    path: str | Path | None = None,
     *,
     dims: Mapping[str, int] | None = None,
     params: Mapping[str, float] | None = None,
@@ -93,15 +94,18 @@ def plot(
     width: float | None = None,
     heads: tuple[str, ...] | list[str] = (),
     plane: Literal["auto", "first", "pca"] = "auto",
+    force: bool = False,
     progress: Progress | None = None,
     **styles: Any,
-) -> Figure:
-    """A picture of a spec or model, ready for a paper; `weftc.show.figures.saving.save` writes it.
+) -> PaperFigure:
+    """A picture of a spec or model, ready for a paper: a matplotlib figure, which notebooks show by themselves.
 
     `what` is one of graph, stream, weights, attention, tokens, objective, margin. The last four show a run on `data`:
-    an array for the first open input, or input -> array. `layers`: how many; without it as the spec says, else until
-    nothing visible changes, at most 100. `width` is in inches, `heads` are the names of the heads to show, `plane` says
-    how vectors of more than two dimensions are shown. Other keywords are lowering styles, as of `weftc.compile`.
+    an array for the first open input, or input -> array. Without `what`: tokens if there are data, else graph. `path`
+    also writes it, as PNG, SVG or PDF by its ending; an existing file is replaced only with `force`. `layers`: how
+    many; without it as the spec says, else until nothing visible changes, at most 100. `width` is in inches, `heads`
+    are the names of the heads to show, `plane` says how vectors of more than two dimensions are shown. Other keywords
+    are lowering styles, as of `weftc.compile`.
 
     >>> import weftc
     >>> figure = weftc.plot("lloyd", "weights", dims={"d": 2, "k": 3})
@@ -110,11 +114,27 @@ def plot(
     """
     from weftc.show.figures.subject import subject_of
 
+    if path is not None:
+        from weftc.show.figures.saving import format_of
+        from weftc.show.page.writing import refuse_existing
+
+        format_of(path)
+        refuse_existing(Path(path), force)
     one = subject_of(target, data, dims=dims, params=params, layers=layers, seed=seed, progress=progress, **styles)
-    return picture(one, what, PictureOptions(width, tuple(heads), plane))
+    drawn = picture(one, what or usual(one.inputs), PictureOptions(width, tuple(heads), plane))
+    if path is not None:
+        from weftc.show.figures.saving import save
+
+        save(drawn, path)
+    return drawn
 
 
-def picture(subject: Subject, what: str, look: PictureOptions | None = None) -> Figure:
+def usual(inputs: object) -> str:
+    """The picture that is drawn when nobody says which."""
+    return "tokens" if inputs else "graph"
+
+
+def picture(subject: Subject, what: str, look: PictureOptions | None = None) -> PaperFigure:
     """One picture of a subject."""
     require_matplotlib()
     kind = PICTURES.get(what)
@@ -131,7 +151,7 @@ def picture(subject: Subject, what: str, look: PictureOptions | None = None) -> 
     from weftc.show.figures.style import settings
 
     with matplotlib.rc_context(settings()):
-        drawn: Figure = import_module(kind.module).draw(subject, look or PictureOptions())
+        drawn: PaperFigure = import_module(kind.module).draw(subject, look or PictureOptions())
     return drawn
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from weftc.show.figures.canvas import PaperFigure
 from weftc.show.figures.pictures import PictureOptions
 from weftc.show.figures.style import COLUMN, FAINT, HAIR, INK, colour, marker
 from weftc.show.figures.subject import Subject
@@ -46,12 +46,12 @@ class Track:
         return self.moves and self.values.shape[1] <= FEW
 
 
-def draw(subject: Subject, look: PictureOptions) -> Figure:
+def draw(subject: Subject, look: PictureOptions) -> PaperFigure:
     """One panel of the space that the first vector input lives in."""
     tracks = list(_tracks(subject))
     space = tracks[0].values.shape[2]
     width = look.width or COLUMN
-    figure = Figure(figsize=(width, width * (0.66 if space == 1 else 0.98)), layout="constrained")
+    figure = PaperFigure(figsize=(width, width * (0.66 if space == 1 else 0.98)), layout="constrained")
     axes = figure.subplots()
     if space == 1:
         _over_layers(axes, tracks)
@@ -229,7 +229,7 @@ def _over_layers(axes: Axes, tracks: Sequence[Track]) -> None:
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-def _legend(figure: Figure, tracks: Sequence[Track], layers: int) -> None:
+def _legend(figure: PaperFigure, tracks: Sequence[Track], layers: int) -> None:
     handles: list[Line2D] = []
     for number, track in enumerate(tracks):
         shown = track.values.shape[1]

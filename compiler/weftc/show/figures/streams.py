@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log2
 
-from matplotlib.figure import Figure
-
 from weftc.show.block_text import shortened
-from weftc.show.figures.canvas import Canvas, text_width
+from weftc.show.figures.canvas import Canvas, PaperFigure, text_width
 from weftc.show.figures.pictures import PictureOptions
 from weftc.show.figures.style import COLUMN, FAINT, INK, PAGE, POINT, ROLES, SMALL
 from weftc.show.figures.subject import Subject
@@ -23,7 +21,7 @@ MEANINGS = {
 }
 
 
-def draw(subject: Subject, look: PictureOptions) -> Figure:
+def draw(subject: Subject, look: PictureOptions) -> PaperFigure:
     """One bar per stream, in as many lines as it needs, and a legend of the roles."""
     program = subject.checkpoint.program
     canvas = Canvas(_width(program) if look.width is None else look.width * POINT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from weftc_runtime.data.results import Report
     from weftc_runtime.model import Model
 
+ON_SCREEN = 720  # pixels of height of a report in a notebook
 LIMIT = 50  # layers that a report runs at most when nobody says how many
 NEAR = 1e-6  # share of its range that a field may still move by when the run ends by itself
 CASES = 10  # of a verification
@@ -65,13 +67,25 @@ class Made:
     run: Report
 
 
+class Page(str):
+    """The HTML of a report: text, which a notebook shows as a page of its own."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<iframe srcdoc='{escape(self, quote=True)}' title='Weft report' sandbox='allow-scripts' "
+            f"style='width:100%;height:{ON_SCREEN}px;border:1px solid rgba(128,128,128,0.4)'></iframe>"
+        )
+
+
 @overload
 def report(
     target: SpecLike | Checkpoint,
     data: Any,
     path: None = None,
     **options: Any,
-) -> str: ...
+) -> Page: ...
 @overload
 def report(
     target: SpecLike | Checkpoint,
@@ -95,8 +109,8 @@ def report(
     force: bool = False,
     progress: Progress | None = None,
     **styles: Any,
-) -> str | Path:
-    """A report about a spec or model run on data: the HTML, or with `path` the file it was written to.
+) -> Page | Path:
+    """A report about a spec or model run on data: its HTML, which a notebook shows, or with `path` the file written.
 
     `data` maps inputs to arrays or data frames; a single one feeds the first open input. `layers`, `until_stable` and
     `limit` say how long to run (default: as spec or model say, else until nothing visible changes, at most 50 layers).
@@ -128,7 +142,7 @@ def report(
         model = compile(checked, known, params, layers, **styles)
     depth = depth_of(checked, model, isinstance(target, Checkpoint), layers, until_stable, limit)
     made = make(Request(checked, model, given, depth, seed, names, {}, verify, cases), progress)
-    return made.html if path is None else write_page(Path(path), made.html)
+    return Page(made.html) if path is None else write_page(Path(path), made.html)
 
 
 def depth_of(

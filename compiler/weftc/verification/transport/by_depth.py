@@ -53,7 +53,7 @@ class JudgedDepth:
         return self.difference <= self.allowed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Assignment:
     """One coupling, layer by layer, against the unique one with the same kernel and the marginals stated.
 
@@ -151,6 +151,16 @@ class Assignment:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        last = self.depths[-1] if self.depths else None
+        far = f"; after {last.depth} layers at most {_short(last.bound.distance.projective)} away" if last else ""
+        return f"Assignment({self.place}, {self.size[0]} x {self.size[1]}{far}; print it for the table)"
+
+    def _repr_html_(self) -> str:
+        from weftc.show.displays import assignment_html
+
+        return assignment_html(self)
 
 
 def _short(value: float) -> str:
