@@ -145,7 +145,7 @@ def test_a_spec_of_ones_own_as_text_path_and_tree(tmp_path: Path) -> None:
     data, given = blobs(), {"rate": 0.5, "q": [1.0, 1.0, 1.0]}
     (tmp_path / "own.weft").write_text(OWN, encoding="utf-8")
     found = [
-        WeftClusterer(spec, 3, spec_params=given).fit(data)
+        WeftClusterer(spec, 3, params=given).fit(data)
         for spec in (OWN, tmp_path / "own.weft", str(tmp_path / "own.weft"), weftc.parse(OWN), weftc.check(OWN))
     ]
     assert not hasattr(found[0], "inertia_")
@@ -153,7 +153,7 @@ def test_a_spec_of_ones_own_as_text_path_and_tree(tmp_path: Path) -> None:
     assert list(found[0].outputs_) == ["where_they_stand"]
     for one in found:
         np.testing.assert_array_equal(one.labels_, found[0].labels_)
-    lopsided = WeftClusterer(OWN, 3, spec_params={"rate": 0.5, "q": [9.0, 1.0, 1.0]}).fit(data)
+    lopsided = WeftClusterer(OWN, 3, params={"rate": 0.5, "q": [9.0, 1.0, 1.0]}).fit(data)
     assert np.bincount(lopsided.labels_)[0] > np.bincount(found[0].labels_)[0]  # a seat that counts distances less
 
 
@@ -241,9 +241,9 @@ def test_of_several_starts_the_best_is_kept() -> None:
 
 def test_without_an_objective_there_is_one_start() -> None:
     given = {"rate": 1.0, "q": [1.0, 1.0, 1.0]}
-    assert WeftClusterer(OWN, 3, spec_params=given, init="random").fit(blobs()).n_iter_ > 0
+    assert WeftClusterer(OWN, 3, params=given, init="random").fit(blobs()).n_iter_ > 0
     with pytest.raises(ValueError, match="n_init=4, but own states no objective"):
-        WeftClusterer(OWN, 3, spec_params=given, n_init=4).fit(blobs())
+        WeftClusterer(OWN, 3, params=given, n_init=4).fit(blobs())
 
 
 # ---- stopping --------------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_it_warns_when_it_does_not_settle() -> None:
 def test_the_rule_scales_with_the_data() -> None:
     steps = []
     for factor in (1, 8):
-        soft = WeftClusterer("soft_kmeans", 3, spec_params={"gamma": 1 / factor**2}, tol=1e-3, init="first")
+        soft = WeftClusterer("soft_kmeans", 3, params={"gamma": 1 / factor**2}, tol=1e-3, init="first")
         steps.append(soft.fit(blobs() * factor).n_iter_)
     assert steps[0] == steps[1] > 2
 
@@ -295,7 +295,7 @@ def test_pipeline_and_grid_search() -> None:
 
 
 def test_clone_and_pickle() -> None:
-    fitted = WeftClusterer("soft_kmeans", 3, random_state=0, spec_params={"gamma": 2.0}).fit(blobs())
+    fitted = WeftClusterer("soft_kmeans", 3, random_state=0, params={"gamma": 2.0}).fit(blobs())
     fresh = clone(fitted)
     assert fresh.get_params() == fitted.get_params()
     with pytest.raises(NotFittedError):
@@ -334,11 +334,11 @@ def test_import_weft_imports_neither_torch_nor_scikit_learn() -> None:
     [
         ({"spec": "sort"}, None, "sort is no clustering"),
         ({"spec": "loyd"}, None, "did you mean 'lloyd'"),
-        ({"spec": OWN, "spec_params": {"rate": 0.5}}, None, "own needs the input q .*spec_params=.'q'"),
-        ({"spec": OWN, "spec_params": {"q": [1.0, 1.0, 1.0]}}, None, "rate"),
-        ({"spec_params": {"gamma": 1}}, None, "gamma"),
-        ({"spec_params": {"c": [[0.0]]}}, None, "give it as init"),
-        ({"spec_params": {"k": 4}}, None, "there are 4 centers of lloyd, but n_clusters is 3"),
+        ({"spec": OWN, "params": {"rate": 0.5}}, None, "own needs the input q .*params=.'q'"),
+        ({"spec": OWN, "params": {"q": [1.0, 1.0, 1.0]}}, None, "rate"),
+        ({"params": {"gamma": 1}}, None, "gamma"),
+        ({"params": {"c": [[0.0]]}}, None, "give it as init"),
+        ({"params": {"k": 4}}, None, "there are 4 centers of lloyd, but n_clusters is 3"),
         ({"init": "best"}, None, "init='best' is no start"),
         ({"init": [[0.0, 0.0]]}, None, r"init has shape \(1, 2\)"),
         ({"n_clusters": 99}, None, "n_samples=60 should be >= n_clusters=99"),
@@ -371,7 +371,7 @@ def test_an_input_of_points_without_a_start_is_named() -> None:
         "argmin[s] |", "argmin[s] age[p] * |"
     )
     with pytest.raises(ValueError, match="own needs the input age"):
-        WeftClusterer(text, 3, spec_params={"rate": 0.5, "q": [1.0, 1.0, 1.0]}).fit(blobs())
+        WeftClusterer(text, 3, params={"rate": 0.5, "q": [1.0, 1.0, 1.0]}).fit(blobs())
 
 
 def test_points_with_a_memory_cannot_be_assigned_anew() -> None:
@@ -387,3 +387,27 @@ def test_points_with_a_memory_cannot_be_assigned_anew() -> None:
     outputs c, y"""
     with pytest.raises(ValueError, match="z of a point depends on its own past"):
         WeftClusterer(text, 2).fit(blobs())
+
+
+def test_parameters_of_the_spec_can_be_searched_by_name() -> None:
+    search = GridSearchCV(
+        WeftClusterer("soft_kmeans", random_state=0), {"gamma": [0.1, 2.0], "n_clusters": [2, 3]}, cv=2, n_jobs=1
+    ).fit(blobs())
+    assert set(search.best_params_) == {"gamma", "n_clusters"}
+    best = search.best_estimator_
+    assert best.params == {"gamma": search.best_params_["gamma"]}
+    assert best.model_.params["gamma"] == best.params["gamma"]
+
+
+def test_parameters_are_set_taken_back_and_cloned_by_name() -> None:
+    found = WeftClusterer("trimmed_kmeans", 3).set_params(tau=80, n_clusters=4)
+    assert (found.params, found.n_clusters) == ({"tau": 80}, 4)
+    assert found.get_params()["tau"] == 80
+    assert "tau" not in found.get_params(deep=False)
+    assert clone(found).get_params()["tau"] == 80
+    assert found.set_params(tau=None).params is None
+    assert found.set_params(spec="soft_kmeans", gamma=2.0).params == {"gamma": 2.0}
+    with pytest.raises(ValueError, match="Invalid parameter 'tau'"):
+        found.set_params(tau=70)
+    with pytest.raises(ValueError, match="Invalid parameter 'gama'"):
+        found.set_params(gama=70)

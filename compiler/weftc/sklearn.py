@@ -83,7 +83,8 @@ class WeftClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         features, and what else the clusters carry changes by no more than this share of its size; 0 waits until
         nothing changes at all.
     random_state : of starts, and of noise where the spec draws some.
-    spec_params : dict, the spec's parameters, further dimensions, and arrays for inputs of fixed sets.
+    params : dict, the spec's parameters, further dimensions, and arrays for inputs of fixed sets. `set_params(tau=80)`
+        and searches reach the spec's parameters by their names.
     dtype : "float32" or "float64"; None: that of the data.
     device : where to run, as torch names it.
     backend : "auto", "reference" or "linear".
@@ -117,7 +118,7 @@ class WeftClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
-        "spec_params": [None, dict],
+        "params": [None, dict],
         "dtype": [None, StrOptions({"float32", "float64"}), type],
         "device": [str],
         "backend": [str],
@@ -133,7 +134,7 @@ class WeftClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: Any = None,
-        spec_params: dict[str, Any] | None = None,
+        params: dict[str, Any] | None = None,
         dtype: Any = None,
         device: str = "cpu",
         backend: str = "auto",
@@ -145,10 +146,37 @@ class WeftClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
-        self.spec_params = spec_params
+        self.params = params
         self.dtype = dtype
         self.device = device
         self.backend = backend
+
+    # ------------------------------------------------------------------ the spec's parameters beside our own
+    def _spec_params(self) -> tuple[str, ...]:
+        """Parameters of the spec that can be set by their names; where it is no spec at all, `fit` says so."""
+        try:
+            named = forms_of(source_of(self.spec)).plain.checked.params
+        except (WeftError, OSError, TypeError):
+            return ()
+        return tuple(name for name in named if name not in self._get_param_names())
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """As everywhere; with `deep`, the parameters of the spec too. None is what the spec says."""
+        own: dict[str, Any] = super().get_params(deep=deep)
+        set_ = self.params if isinstance(self.params, dict) else {}  # `fit` refuses anything else
+        return {**own, **{name: set_.get(name) for name in self._spec_params()}} if deep else own
+
+    def set_params(self, **params: Any) -> Self:
+        """As everywhere; parameters of the spec can be set by their names, as in `set_params(tau=80)`."""
+        super().set_params(**{name: value for name, value in params.items() if name in self._get_param_names()})
+        named = {name: value for name, value in params.items() if name not in self._get_param_names()}
+        unknown = [name for name in named if name not in self._spec_params()]
+        if unknown:
+            super().set_params(**{unknown[0]: named[unknown[0]]})  # which raises, in scikit-learn's words
+        if named:
+            merged = {**(self.params or {}), **named}
+            self.params = {name: value for name, value in merged.items() if value is not None} or None
+        return self
 
     # ------------------------------------------------------------------ what scikit-learn asks
     def __sklearn_tags__(self) -> Any:
@@ -202,7 +230,7 @@ class WeftClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 limit=self.max_iter,
                 tol=self.tol,
                 random_state=check_random_state(self.random_state),
-                given=self.spec_params or {},
+                given=self.params or {},
                 place=Place(self.device, self.backend),
             )
             self._show(judged)

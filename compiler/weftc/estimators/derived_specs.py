@@ -168,7 +168,7 @@ def dimensions(roles: Clustering, clusters: int, features: int, given: Mapping[s
 
 
 def settings_of(roles: Clustering, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """`spec_params` apart: dimensions, parameters, and arrays for inputs of fixed sets."""
+    """`params` apart: dimensions, parameters, and arrays for inputs of fixed sets."""
     checked = roles.checked
     inputs = {field.target.name for field in checked.spec.inputs}
     arrays = {name: value for name, value in given.items() if name in inputs}
@@ -176,7 +176,7 @@ def settings_of(roles: Clustering, given: Mapping[str, Any]) -> tuple[dict[str, 
         field = checked.fields[name]
         if checked.is_open(field.home) or name == roles.centers.name:
             how = "give it as init" if name == roles.centers.name else f"it has a row for each of {field.home}"
-            raise InputError(f"spec_params: {name} cannot be set here; {how}")
+            raise InputError(f"params: {name} cannot be set here; {how}")
     dims = {name: value for name, value in given.items() if name in checked.dims}
     params = {name: value for name, value in given.items() if name not in dims and name not in arrays}
     return dims, params, arrays

@@ -219,5 +219,5 @@ def _missing(roles: Clustering, name: str) -> str:
     if roles.checked.is_open(field.home):
         how = "an estimator has only X; give the input an `init`, or make it a state or a param"
     else:
-        how = f"give spec_params={{{name!r}: array}}, one row for each of {field.home}, or an `init` in the spec"
+        how = f"give params={{{name!r}: array}}, one row for each of {field.home}, or an `init` in the spec"
     return f"{spec.name} needs the input {name} ({place}): {how}"

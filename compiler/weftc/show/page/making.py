@@ -67,7 +67,7 @@ class Made:
     run: Report
 
 
-class Page(str):
+class ReportPage(str):
     """The HTML of a report: text, which a notebook shows as a page of its own."""
 
     __slots__ = ()
@@ -85,7 +85,7 @@ def report(
     data: Any,
     path: None = None,
     **options: Any,
-) -> Page: ...
+) -> ReportPage: ...
 @overload
 def report(
     target: SpecLike | Checkpoint,
@@ -109,7 +109,7 @@ def report(
     force: bool = False,
     progress: Progress | None = None,
     **styles: Any,
-) -> Page | Path:
+) -> ReportPage | Path:
     """A report about a spec or model run on data: its HTML, which a notebook shows, or with `path` the file written.
 
     `data` maps inputs to arrays or data frames; a single one feeds the first open input. `layers`, `until_stable` and
@@ -142,7 +142,7 @@ def report(
         model = compile(checked, known, params, layers, **styles)
     depth = depth_of(checked, model, isinstance(target, Checkpoint), layers, until_stable, limit)
     made = make(Request(checked, model, given, depth, seed, names, {}, verify, cases), progress)
-    return Page(made.html) if path is None else write_page(Path(path), made.html)
+    return ReportPage(made.html) if path is None else write_page(Path(path), made.html)
 
 
 def depth_of(
