@@ -7,16 +7,17 @@ from functools import partial
 
 from weftc.language.check.check import type_of
 from weftc.prover.induction.boundary import Cell
-from weftc.prover.induction.steps import Steps, layers_of
+from weftc.prover.induction.steps import MOST_ROUNDS, UNSETTLED, Steps, layers_of
 from weftc.prover.kernel.polynomials import Poly, add
 from weftc.prover.kernel.rules import Unproved
 from weftc.prover.model_side.heads import SymbolicResidual
 from weftc.prover.model_side.interface import outdated, shown_field
 from weftc.prover.model_side.scores import KEY
-from weftc.prover.report.showing import head_words, show, summary
+from weftc.prover.report.showing import head_words, summary
 from weftc.prover.spec_side.expectation import Undefined
 from weftc.prover.spec_side.values import Value
 from weftc_runtime.format.program import ProgramOutput
+from weftc_runtime.format.tensors import pattern_reads
 
 
 class Answers(Steps):
@@ -39,14 +40,14 @@ class Answers(Steps):
             assert self.checked.spec.objective is not None
             text = self.text(self.checked.spec.objective)
             self.guard("objective", text, lambda: self._goal(goal, text, state))
-        stops = "" if state is None else self.stops("readout", state.raised, undefined)
+        stops = "" if state is None else self.stops("readout", state, undefined)
         if stops:
             self.note("readout", "outputs", summary(self.program.readout), stops)
 
     def _readout(self, known: dict[Cell, Poly]) -> SymbolicResidual:
         """The residual after the readout, which may run again on what it left behind: nothing may depend on that."""
         known = self.boundary.join(known, self.boundary.unknown_answers())
-        for _ in range(2):
+        for _ in range(MOST_ROUNDS):
             noted = len(self.equations)
             before = state = self.boundary.residual(known)
             for step in self.program.readout:
@@ -54,14 +55,14 @@ class Answers(Steps):
             broken = self.boundary.changed_constants(before, state)
             if broken is not None:
                 self.note("readout", "outputs", summary(self.program.readout), broken)
-            self.compare("readout", [], state, summary(self.program.readout), ())
+            self.compare("readout", [], state, summary(self.program.readout), stops=False)
             joined = self.boundary.join(known, self.boundary.scratch(state, ()))
             if joined == known or not self.program.readout:
-                break
+                self.assume(state)
+                return state
             known = joined
             del self.equations[noted:]
-        self.assume(state)
-        return state
+        raise Unproved(UNSETTLED)
 
     def _again(self, place: str, text: str, output: ProgramOutput, name: str, known: dict[Cell, Poly]) -> None:
         """A field that is shown; perhaps evaluated once more on the final fields."""
@@ -83,7 +84,7 @@ class Answers(Steps):
             home = self.checked.fields[name].home
             undefined = tuple(self._undefined_in_step(stale or 0))
             reason = self.difference(place, home, name, one.rows, after, undefined)
-            reason = reason or self.stops(place, after.raised, undefined)
+            reason = reason or self.stops(place, after, undefined)
             self.note(place, text, f"slot {name}, evaluated again by {summary((step,))}", reason)
 
         self.guard(place, text, work)
@@ -100,6 +101,7 @@ class Answers(Steps):
             return
         assert isinstance(wanted, tuple)
         rows, undefined = wanted
+        state.read((output.stream, output.slot), surely=True)
         reason = ""
         target = next(o.target for o in self.checked.spec.outputs if o.target.name == output.name)
         kind = "pair" if len(target.indices) == 2 else "vector" if self._is_vector(output.name) else "number"
@@ -119,6 +121,8 @@ class Answers(Steps):
         target = next(o.target for o in self.checked.spec.outputs if o.target.name == output.name)
         if (head.query, head.keys) != tuple(self.checked.set_of(i) for i in target.indices):
             raise Unproved(f"its pattern relates {head.query} to {head.keys}")
+        for place in pattern_reads(output, self.model.streams, self.model.matrices.tensors):
+            state.read(place, surely=False)
         (z,), keys = state.z[head.query], self.model.keys(head, state)
         found = self.model.weigh(head, z, keys, 0, state)
         if found is None:
@@ -130,17 +134,14 @@ class Answers(Steps):
             row = self.model.matrices[output.scale].rows[0]
             value = self.algebra.multiply(value, self.model.matrices.combine(row, z))
         same = self.shown(f"output {output.name}", "pattern", value, wanted.poly, wanted.missing)
-        reason = (
-            ""
-            if same
-            else f"the weights give {show(self.algebra, value)}; the spec says {show(self.algebra, wanted.poly)}"
-        )
+        reason = "" if same else self.unlike(value, wanted.poly)
         self.note(f"output {output.name}", text, f"the pattern of {head_words(head)}", reason)
 
     def _goal(self, goal: Value, text: str, state: SymbolicResidual) -> None:
         output = self.program.objective
         assert output is not None
         slot = self.program.stream(output.stream).slot(output.slot)
+        state.read((output.stream, output.slot), surely=True)
         column = [z[slot.offset] for z in state.z[output.stream]]
         size = self.program.stream(output.stream).size
         if output.kind == "total":
@@ -156,11 +157,7 @@ class Answers(Steps):
         else:
             raise Unproved(f"it is read as {output.kind}")
         same = self.shown("objective", output.kind, value, goal.poly, goal.missing)
-        reason = (
-            ""
-            if same
-            else f"the weights give {show(self.algebra, value)}; the spec says {show(self.algebra, goal.poly)}"
-        )
+        reason = "" if same else self.unlike(value, goal.poly)
         self.note(
             "objective", text, f"{output.kind} of slot {output.slot} after {summary(self.program.readout)}", reason
         )

@@ -15,7 +15,7 @@ from weftc.prover.induction.state import Rows
 from weftc.prover.kernel import Kernel, equal
 from weftc.prover.kernel.polynomials import Poly, constant, freeze, number
 from weftc.prover.kernel.rules import Unproved
-from weftc.prover.model_side.heads import SymbolicResidual
+from weftc.prover.model_side.heads import Faults, SymbolicResidual
 from weftc.prover.model_side.matrices import Vector
 from weftc.prover.model_side.sublayers import ModelTerms
 from weftc_runtime.format.program import Program, Slot, Stream
@@ -32,7 +32,7 @@ class Boundary:
         self.kept: dict[Cell, Poly] = {}  # constants that the prelude computes
         self._embedded = {(e.stream, e.slot): e for e in program.embedding}
         self._derived: dict[str, list[Vector]] | None = None
-        self._faults: dict[tuple[str, str], tuple[Poly, ...]] = {}
+        self._faults: Faults = {}
         self._made: dict[tuple[tuple[Cell, object], ...], SymbolicResidual] = {}
 
     # ---- making ------------------------------------------------------------------------------------------------------
@@ -118,13 +118,14 @@ class Boundary:
                     for column in _columns(slot):
                         if slot.role != "derived" and z[column] != before[stream.name][token][column]:
                             raise Unproved(f"bringing derived slots up to date changes {slot.name} of {stream.name}")
-                        if slot.role == "derived" and self._has_unknown(z[column]):
+                        if slot.role == "derived" and self.has_unknown(z[column]):
                             what = f"the derived slot {slot.name} of {stream.name}"
                             raise Unproved(f"{what} is not a function of fields and constants")
         self._faults = state.faults
         return state.z
 
-    def _has_unknown(self, p: Poly) -> bool:
+    def has_unknown(self, p: Poly) -> bool:
+        """Whether p depends on a number of which nothing is known."""
         return any(self.algebra.holds_kind(a, "other") for mono in p for a, _ in mono)
 
     # ---- reading back ------------------------------------------------------------------------------------------------

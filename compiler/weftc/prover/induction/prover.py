@@ -34,5 +34,20 @@ class Prover(Answers):
         known = self.guard("start", "the state", lambda: self.prelude(starts or []))
         if known is None:
             return
-        known = self.layers([step or [] for step in steps], known)
-        self.answers(answers, goal, known)
+        settled = self.guard("layers", "", lambda: self.layers([step or [] for step in steps], known))
+        if settled is None:
+            return
+        self.answers(answers, goal, settled)
+        self._complete()
+
+    def _complete(self) -> None:
+        """Nothing that the spec states is passed over."""
+        spec, shown = self.checked.spec, {(one.place.partition(".")[0], one.equation) for one in self.equations}
+        last = {e.target.name: e for step in spec.steps for e in step.equations}
+        wanted = [("layer", self.wanted[id(e.body)].text) for e in last.values()]
+        wanted += [("start", self.wanted[id(f.start)].text) for f in spec.state]
+        wanted += [(f"output {o.target.name}", self.text(o)) for o in spec.outputs]
+        wanted += [("objective", self.text(spec.objective))] if spec.objective is not None else []
+        for place, text in wanted:
+            if (place, text) not in shown:
+                self.note(place, text, "", "nothing in the file was held against it")

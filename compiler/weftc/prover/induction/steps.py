@@ -9,11 +9,15 @@ from weftc.prover.induction.state import Rows
 from weftc.prover.kernel import covers
 from weftc.prover.kernel.derivation import ProofGoal
 from weftc.prover.kernel.polynomials import Poly
+from weftc.prover.kernel.rules import Unproved
 from weftc.prover.model_side.heads import SymbolicResidual
 from weftc.prover.model_side.readiness import unready
 from weftc.prover.report.showing import show, summary
-from weftc.prover.spec_side.expectation import Expectation, Undefined, Wanted
+from weftc.prover.spec_side.expectation import LEFTOVER, Expectation, Undefined, Wanted
 from weftc_runtime.format.program import Program, ProgramStep
+
+MOST_ROUNDS = 16  # in which what one layer leaves behind reaches the next
+UNSETTLED = f"{LEFTOVER}, further back than is followed"
 
 
 class Steps(Expectation):
@@ -31,7 +35,7 @@ class Steps(Expectation):
         if broken is not None:
             self.note("start", "", summary(self.program.prelude), broken)
         # A constant that the prelude computes is zero before it, and may change there and only there.
-        self.compare("start", starts, state, summary(self.program.prelude), state.raised)
+        self.compare("start", starts, state, summary(self.program.prelude))
         self.boundary.keep_constants(state)
         self._state_invariants()
         return self.boundary.scratch(state, ())
@@ -58,19 +62,20 @@ class Steps(Expectation):
     def layers(self, steps: Sequence[Sequence[Wanted]], known: dict[Cell, Poly]) -> dict[Cell, Poly]:
         """All layers of the program; returns what holds between layers."""
         each = layers_of(self.program)
-        for _ in range(3):
+        for _ in range(MOST_ROUNDS):
             noted, assumed = len(self.equations), dict(self.assumptions)
             ends = [self._layer(number, group, steps, known) for number, group in enumerate(each)]
             joined = known
             for end in ends:
                 joined = self.boundary.join(joined, end)
             if joined == known:
-                break
+                self.remembers = any(map(self.boundary.has_unknown, known.values()))
+                self._scratch_invariants(known)
+                return known
             known = joined
             del self.equations[noted:]
             self.assumptions = assumed
-        self._scratch_invariants(known)
-        return known
+        raise Unproved(UNSETTLED)
 
     def _scratch_invariants(self, known: Known) -> None:
         for stream in self.program.streams:
@@ -138,7 +143,7 @@ class Steps(Expectation):
             broken = self.boundary.changed_constants(before, after)
             if broken is not None:
                 self.note(place, "", summary((step,)), broken)
-            self.compare(place, wanted, after, summary((step,)), after.raised)
+            self.compare(place, wanted, after, summary((step,)))
             return self.boundary.scratch(after, [one.target for one in wanted])
 
         found = self.guard(place, "; ".join(one.text for one in wanted), work)
@@ -175,7 +180,7 @@ class Steps(Expectation):
             if broken is not None:
                 self.note(place, "", "", broken)
             matched = "the whole layer: " + summary([step for _, step in group])
-            self.compare(place, list(texts.values()), after, matched, after.raised)
+            self.compare(place, list(texts.values()), after, matched)
             return self.boundary.scratch(after, list(texts))
 
         found = self.guard(place, "the whole layer", work)
@@ -184,18 +189,18 @@ class Steps(Expectation):
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
     def compare(
-        self, place: str, wanted: Sequence[Wanted], after: SymbolicResidual, summary: str, raised: Sequence[Poly]
+        self, place: str, wanted: Sequence[Wanted], after: SymbolicResidual, summary: str, stops: bool = True
     ) -> None:
         """Every field the step stores has its new value, every other one its old."""
         new = {one.target: one for one in wanted}
         undefined = tuple(p for one in wanted for p in one.undefined)
-        stops = self.stops(place, raised, undefined)
+        stopped = self.stops(place, after, undefined) if stops else ""
         for one in wanted:
             home = self.checked.fields[one.target].home
             reason = self.difference(place, home, one.target, one.rows, after, undefined)
-            self.note(place, one.text, summary, reason or stops)
-        if stops and not wanted:
-            self.note(place, "", summary, stops)
+            self.note(place, one.text, summary, reason or stopped)
+        if stopped and not wanted:
+            self.note(place, "", summary, stopped)
         for stream in self.program.streams:
             for slot in stream.slots:
                 if slot.role == "field" and slot.name not in new and slot.name in self.symbols:
@@ -203,11 +208,14 @@ class Steps(Expectation):
                     if reason:
                         self.note(place, f"{slot.name} stays as it is", summary, reason)
 
-    def stops(self, place: str, raised: Sequence[Poly], undefined: Sequence[Poly]) -> str:
+    def stops(self, place: str, after: SymbolicResidual, undefined: Sequence[Poly]) -> str:
         """Whether the program stops with an error on other inputs than the spec has no value for."""
-        program, spec = ({self.algebra.somewhere(p) for p in side} for side in (raised, undefined))
-        if not covers(self.algebra, spec, program):
-            return "the program stops with an error where the spec has a value"
+        sides = (after.raised, after.feared, undefined)
+        program, perhaps, spec = ({self.algebra.somewhere(p) for p in side} for side in sides)
+        if not covers(self.algebra, spec, program | perhaps):
+            return (
+                f"{self._left(*after.raised, *after.feared)}the program stops with an error where the spec has a value"
+            )
         if not covers(self.algebra, program, spec):
             return "the program has a value where the spec stops with an error"
         if program or spec:
@@ -230,11 +238,17 @@ class Steps(Expectation):
             for column, (p, q) in enumerate(zip(found, row, strict=True)):
                 which = f"{slot}[{token + 1}]" if fixed else slot
                 if p is not q and not self.shown(place, f"{which}, column {column + 1}", p, q, undefined):
-                    return (
-                        f"{which}, column {column + 1}: the weights give {show(self.algebra, p)}; "
-                        f"the spec says {show(self.algebra, q)}"
-                    )
+                    return self.unlike(p, q, f"{which}, column {column + 1}: ")
         return ""
+
+    def unlike(self, given: Poly, said: Poly, where: str = "") -> str:
+        """That the weights give something else than the spec says."""
+        gives, says = (show(self.algebra, p) for p in (given, said))
+        return f"{self._left(given)}{where}the weights give {gives}; the spec says {says}"
+
+    def _left(self, *given: Poly) -> str:
+        """That something depends on what the layers have left behind, where it does."""
+        return f"{LEFTOVER}: " if self.remembers and any(map(self.boundary.has_unknown, given)) else ""
 
     def assume(self, state: SymbolicResidual) -> None:
         """Notes the conditions that were used; the runtime checks them whenever a step begins."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 from weftc.prover.kernel import ONE, Candidates, Keys, WeighingTerm, chooses_itself
 from weftc.prover.kernel.polynomials import Poly, add, constant, number, subtract
@@ -20,25 +21,42 @@ from weftc_runtime.format.program import Condition, Head
 NUMBER_HEADS = ("lse", "max")
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where a slot has no value in some column; `sure`: exactly there, else perhaps."""
+
+    where: tuple[Poly, ...] = ()
+    sure: bool = True
+
+
+Faults: TypeAlias = dict[tuple[str, str], Fault]
+
+
 @dataclass(slots=True)
 class SymbolicResidual:
     """The state of all streams, and where the program would raise an error instead of computing it."""
 
     z: dict[str, list[Vector]]
     raised: list[Poly] = field(default_factory=list)  # it does where one of these is not zero, for any token
+    feared: list[Poly] = field(default_factory=list)  # it may there: what has no value may be read, or have no weight
     assumed: dict[str, None] = field(default_factory=dict)  # conditions that were used
-    faults: dict[tuple[str, str], tuple[Poly, ...]] = field(default_factory=dict)  # of derived slots, for who reads one
+    faults: Faults = field(default_factory=dict)  # of derived slots, for who reads one
 
     def copy(self) -> SymbolicResidual:
         tokens = {name: list(tokens) for name, tokens in self.z.items()}
-        return SymbolicResidual(tokens, list(self.raised), dict(self.assumed), dict(self.faults))
+        return SymbolicResidual(tokens, list(self.raised), list(self.feared), dict(self.assumed), dict(self.faults))
+
+    def read(self, place: tuple[str, str], surely: bool) -> None:
+        """A slot is read, by every token or perhaps by none: where it has no value, the program stops, or may."""
+        fault = self.faults.get(place, Fault())
+        (self.raised if surely and fault.sure else self.feared).extend(fault.where)
 
 
 class HeadTerms(ScoreTerms):
     """The heads of a program."""
 
-    def head(self, head: Head, state: SymbolicResidual) -> list[dict[int, Poly]]:
-        """What a head adds to every query token: column -> polynomial."""
+    def head(self, head: Head, state: SymbolicResidual) -> tuple[list[dict[int, Poly]], bool]:
+        """What a head adds to every query token: column -> polynomial; and whether every key has a weight."""
         keys = self.keys(head, state)
         own = head.self_key
         values: list[dict[int, Poly]] = []
@@ -46,8 +64,8 @@ class HeadTerms(ScoreTerms):
             values = [self._sparse(head.value, key) for key in keys]
             silent = not any(values) and own is None and not self.streams[head.keys].null
             if silent and (head.weighting.kind in ("sum", "exp") or not (head.masks or self._may_weigh_nothing(head))):
-                return [{} for _ in state.z[head.query]]
-        results = []
+                return [{} for _ in state.z[head.query]], False
+        results, every = [], True
         for place, z in enumerate(state.z[head.query]):
             own_values = self._own_values(head, z)
             if head.weighting.kind in NUMBER_HEADS:
@@ -56,9 +74,11 @@ class HeadTerms(ScoreTerms):
             found = self.weigh(head, z, keys, place, state)
             if found is None:  # every token chooses itself
                 results.append(self._sparse(head.value, z))
+                every = False
                 continue
+            every = every and all(map(self.algebra.is_positive, found.weights))
             results.append(self._output(head, found, values, own_values, state))
-        return results
+        return results, every
 
     def _may_weigh_nothing(self, head: Head) -> bool:
         """Whether a head without masks may stop, since what it weighs adds up to zero."""

@@ -6,16 +6,15 @@ stream. Heads become sums over keys with the weightings of `weights`; feed-forwa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from weftc.prover.kernel import ONE
+from weftc.prover.kernel import ONE, equal
 from weftc.prover.kernel.polynomials import Poly, add, scale, subtract
 from weftc.prover.kernel.rules import Unproved
-from weftc.prover.model_side.heads import HeadTerms, SymbolicResidual
+from weftc.prover.model_side.heads import NUMBER_HEADS, Fault, Faults, HeadTerms, SymbolicResidual
 from weftc.prover.model_side.matrices import Vector
-from weftc_runtime.format.program import FFN, ProgramStep, Sublayer
-from weftc_runtime.format.tensors import slots_read
+from weftc_runtime.format.program import FFN, ProgramStep, Slot, Sublayer
 
 
 class ModelTerms(HeadTerms):
@@ -28,9 +27,19 @@ class ModelTerms(HeadTerms):
         state = before.copy()
         for sublayer in self._needed(step):
             self.sublayer(sublayer, state)
+        self._demand(state)
         if refresh:
             self.refresh(state)
         return state
+
+    def _demand(self, state: SymbolicResidual) -> None:
+        """A field must have a value after every step; scratch without one may be read later."""
+        for stream in self.program.streams:
+            for slot in stream.slots:
+                place = (stream.name, slot.name)
+                if slot.role != "derived" and place in state.faults:
+                    state.read(place, surely=slot.role == "field")
+                    del state.faults[place]
 
     def _needed(self, step: ProgramStep) -> tuple[Sublayer, ...]:
         """The sub-layers of a step, less those at its end that renew derived slots: the refresh does that anew."""
@@ -53,32 +62,77 @@ class ModelTerms(HeadTerms):
             if slots and all(slot.role == "derived" for slot in slots):
                 self._keep(sublayer, state)
                 return
-            state.raised += self._lost(sublayer, state)
+            self._read(sublayer, state)
             state.z[name] = [self.feed_forward(sublayer, z, state.raised) for z in state.z[name]]
+            state.faults = self._moved({name: sublayer.carry}, state.faults)
             return
-        state.raised += self._lost(sublayer, state)
+        self._read(sublayer, state)
         new = {name: [self.matrices.apply(carry, z) for z in state.z[name]] for name, carry in sublayer.carry.items()}
-        after = {**state.z, **new}
+        after, lost = {**state.z, **new}, self._moved(sublayer.carry, state.faults)
         for head in sublayer.heads:
-            added = self.head(head, state)
+            added, every = self.head(head, state)
             after[head.query] = [_added(z, more) for z, more in zip(after[head.query], added, strict=True)]
-        state.z = after
+            if head.value and head.weighting.kind not in NUMBER_HEADS:
+                self._move(head.value, head.keys, head.query, state.faults, lost, every)
+            if head.self_key is not None and head.self_key.value:
+                self._move(head.self_key.value, head.query, head.query, state.faults, lost, False)
+        state.z, state.faults = after, lost
 
     def _keep(self, ffn: FFN, state: SymbolicResidual) -> None:
-        """A feed-forward that keeps derived slots: where it has no value, who reads one of its slots is stopped."""
-        found = self._lost(ffn, state)
-        state.z[ffn.stream] = [self.feed_forward(ffn, z, found) for z in state.z[ffn.stream]]
-        for slot in ffn.writes:
-            state.faults.pop((ffn.stream, slot), None)
-            if found:
-                state.faults[ffn.stream, slot] = tuple(found)
+        """A feed-forward that keeps derived slots: where it has no value, they have none, and who reads one stops."""
+        inside = SymbolicResidual({}, faults=state.faults)
+        self._read(ffn, inside)
+        state.z[ffn.stream] = [self.feed_forward(ffn, z, inside.raised) for z in state.z[ffn.stream]]
+        state.faults = self._moved({ffn.stream: ffn.carry}, state.faults)
+        used = self.matrices[ffn.out].columns()
+        sure = not inside.feared and len(ffn.writes) == 1 and len(used) == len(self.matrices[ffn.a].rows)
+        for slot in ffn.writes if inside.raised or inside.feared else ():
+            _lose(state.faults, (ffn.stream, slot), Fault((*inside.raised, *inside.feared), sure))
 
-    def _lost(self, sublayer: Sublayer, state: SymbolicResidual) -> list[Poly]:
-        """Where a derived slot that a sub-layer reads has no value."""
-        if not state.faults:
-            return []
-        read = slots_read((sublayer,), self.streams, self.matrices.tensors)
-        return [one for place in sorted(read) for one in state.faults.get(place, ())]
+    # ---- slots without a value ---------------------------------------------------------------------------------------
+
+    def _moved(self, carries: Mapping[str, str], faults: Faults) -> Faults:
+        """What has no value after residuals have been carried."""
+        found = {place: fault for place, fault in faults.items() if place[0] not in carries}
+        for stream, name in carries.items():
+            self._move(name, stream, stream, faults, found, True)
+        return found
+
+    def _move(self, name: str, source: str, target: str, faults: Faults, found: Faults, surely: bool) -> None:
+        """Slots that a matrix fills from slots without a value have none, if these have a weight."""
+        rows = self.matrices[name].rows
+        for (stream, slot), fault in faults.items():
+            columns = set(_columns(self.streams[stream].slot(slot)))
+            for place in self.streams[target].slots if stream == source else ():
+                read = columns & {column for row in _columns(place) for column, _ in rows[row]}
+                if read:
+                    sure = surely and fault.sure and read == columns
+                    _lose(found, (target, place.name), Fault(fault.where, sure))
+
+    def _read(self, sublayer: Sublayer, state: SymbolicResidual) -> None:
+        """Notes where what a sub-layer needs of its tokens has no value: scores, masks, arguments of functions."""
+        if state.faults:
+            for stream, names, surely in self._arguments(sublayer):
+                used = {column for name in names for column in self.matrices[name].columns()}
+                for slot in self.streams[stream].slots:
+                    if used & set(_columns(slot)):
+                        state.read((stream, slot.name), surely and used.issuperset(_columns(slot)))
+
+    def _arguments(self, sublayer: Sublayer) -> Iterator[tuple[str, list[str], bool]]:
+        """Matrices whose products a sub-layer needs; and whether it does, whatever is eligible or selected."""
+        if isinstance(sublayer, FFN):
+            yield sublayer.stream, [sublayer.a], sublayer.function != "select"
+            if sublayer.b is not None:
+                yield sublayer.stream, [sublayer.b], sublayer.function == "product"
+            return
+        for head in sublayer.heads:
+            for at, score in enumerate((*(mask.score for mask in head.masks), head.score)):
+                for side, stream in (("query", head.query), ("key", head.keys)):
+                    names = [part.q if side == "query" else part.k for part in score.parts]
+                    names += [part.scale[1] for part in score.parts if part.scale is not None and part.scale[0] == side]
+                    yield stream, names, at == 0
+            if head.self_key is not None and head.self_key.row is not None:
+                yield head.query, [head.self_key.row], True
 
     # ---- feed-forwards -----------------------------------------------------------------------------------------------
 
@@ -105,7 +159,7 @@ class ModelTerms(HeadTerms):
             case "select":
                 assert b is not None
                 flag = b[-1]
-                if algebra.multiply(flag, flag) != flag:
+                if not equal(algebra, algebra.multiply(flag, flag), flag):
                     raise Unproved("a selection by a number that is not known to be 0 or 1")
                 other = subtract(ONE, flag)
                 pairs = zip(a, b[:-1], strict=True)
@@ -152,3 +206,13 @@ def _added(z: Vector, more: Mapping[int, Poly]) -> Vector:
         if p:
             result[column] = add(result[column], p) if result[column] else p
     return result
+
+
+def _columns(slot: Slot) -> range:
+    return range(slot.offset, slot.offset + slot.width)
+
+
+def _lose(faults: Faults, place: tuple[str, str], fault: Fault) -> None:
+    """A slot has no value there either."""
+    old = faults.get(place, Fault())
+    faults[place] = Fault((*old.where, *fault.where), old.sure and fault.sure)

@@ -19,6 +19,7 @@ class ProvedEquation:
     matched: str
     strength: Strength
     reason: str = ""
+    leftover: bool = False  # it depends on what the layers before have left in a scratch slot: no few layers show it
 
 
 @dataclass(frozen=True, slots=True)

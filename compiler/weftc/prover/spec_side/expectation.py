@@ -27,6 +27,7 @@ from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.program import FFN, Program
 
 Undefined = tuple[Poly, ...]
+LEFTOVER = "it depends on what is left in scratch slots by the layers before"
 Result = TypeVar("Result")
 
 
@@ -57,6 +58,7 @@ class Expectation:
     wanted: dict[int, Wanted] = field(default_factory=dict)  # by the body of the equation, read on the symbols
     ran: dict[tuple[int, int], SymbolicResidual] = field(default_factory=dict)
     seen: list[Poly] = field(default_factory=list)  # polynomials of the spec
+    remembers: bool = True  # whether layers may leave anything in scratch slots
     program: Program = field(init=False)
     sizes: TokenCounts = field(init=False)
     algebra: Kernel = field(init=False)
@@ -95,7 +97,8 @@ class Expectation:
 
     def note(self, place: str, text: str, matched: str, reason: str = "") -> None:
         strength: Strength = "not shown" if reason else "proved up to eps" if self.slack else "proved"
-        self.equations.append(ProvedEquation(place, text, matched, strength, reason))
+        leftover = reason.startswith(LEFTOVER)
+        self.equations.append(ProvedEquation(place, text, matched, strength, reason, leftover))
 
     def shown(self, place: str, column: str, given: Poly, said: Poly, undefined: Undefined) -> bool:
         """Whether the weights give what the spec says, where that has a value."""
