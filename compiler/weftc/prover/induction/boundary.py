@@ -15,7 +15,7 @@ from weftc.prover.induction.state import Rows
 from weftc.prover.kernel import Kernel, equal
 from weftc.prover.kernel.polynomials import Poly, constant, freeze, number
 from weftc.prover.kernel.rules import Unproved
-from weftc.prover.model_side.heads import Faults, SymbolicResidual
+from weftc.prover.model_side.heads import SlotGaps, SymbolicResidual
 from weftc.prover.model_side.matrices import Vector
 from weftc.prover.model_side.sublayers import ModelTerms
 from weftc_runtime.format.program import Program, Slot, Stream
@@ -32,7 +32,7 @@ class Boundary:
         self.kept: dict[Cell, Poly] = {}  # constants that the prelude computes
         self._embedded = {(e.stream, e.slot): e for e in program.embedding}
         self._derived: dict[str, list[Vector]] | None = None
-        self._faults: Faults = {}
+        self._faults: SlotGaps = {}
         self._made: dict[tuple[tuple[Cell, object], ...], SymbolicResidual] = {}
 
     # ---- making ------------------------------------------------------------------------------------------------------

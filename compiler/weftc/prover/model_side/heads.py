@@ -22,14 +22,14 @@ NUMBER_HEADS = ("lse", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SlotGap:
     """Where a slot has no value in some column; `sure`: exactly there, else perhaps."""
 
     where: tuple[Poly, ...] = ()
     sure: bool = True
 
 
-Faults: TypeAlias = dict[tuple[str, str], Fault]
+SlotGaps: TypeAlias = dict[tuple[str, str], SlotGap]
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class SymbolicResidual:
     raised: list[Poly] = field(default_factory=list)  # it does where one of these is not zero, for any token
     feared: list[Poly] = field(default_factory=list)  # it may there: what has no value may be read, or have no weight
     assumed: dict[str, None] = field(default_factory=dict)  # conditions that were used
-    faults: Faults = field(default_factory=dict)  # of derived slots, for who reads one
+    faults: SlotGaps = field(default_factory=dict)  # of derived slots, for who reads one
 
     def copy(self) -> SymbolicResidual:
         tokens = {name: list(tokens) for name, tokens in self.z.items()}
@@ -48,7 +48,7 @@ class SymbolicResidual:
 
     def read(self, place: tuple[str, str], surely: bool) -> None:
         """A slot is read, by every token or perhaps by none: where it has no value, the program stops, or may."""
-        fault = self.faults.get(place, Fault())
+        fault = self.faults.get(place, SlotGap())
         (self.raised if surely and fault.sure else self.feared).extend(fault.where)
 
 

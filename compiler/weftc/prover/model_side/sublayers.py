@@ -12,7 +12,7 @@ from fractions import Fraction
 from weftc.prover.kernel import ONE, equal
 from weftc.prover.kernel.polynomials import Poly, add, scale, subtract
 from weftc.prover.kernel.rules import Unproved
-from weftc.prover.model_side.heads import NUMBER_HEADS, Fault, Faults, HeadTerms, SymbolicResidual
+from weftc.prover.model_side.heads import NUMBER_HEADS, HeadTerms, SlotGap, SlotGaps, SymbolicResidual
 from weftc.prover.model_side.matrices import Vector
 from weftc_runtime.format.program import FFN, ProgramStep, Slot, Sublayer
 
@@ -87,18 +87,18 @@ class ModelTerms(HeadTerms):
         used = self.matrices[ffn.out].columns()
         sure = not inside.feared and len(ffn.writes) == 1 and len(used) == len(self.matrices[ffn.a].rows)
         for slot in ffn.writes if inside.raised or inside.feared else ():
-            _lose(state.faults, (ffn.stream, slot), Fault((*inside.raised, *inside.feared), sure))
+            _lose(state.faults, (ffn.stream, slot), SlotGap((*inside.raised, *inside.feared), sure))
 
     # ---- slots without a value ---------------------------------------------------------------------------------------
 
-    def _moved(self, carries: Mapping[str, str], faults: Faults) -> Faults:
+    def _moved(self, carries: Mapping[str, str], faults: SlotGaps) -> SlotGaps:
         """What has no value after residuals have been carried."""
         found = {place: fault for place, fault in faults.items() if place[0] not in carries}
         for stream, name in carries.items():
             self._move(name, stream, stream, faults, found, True)
         return found
 
-    def _move(self, name: str, source: str, target: str, faults: Faults, found: Faults, surely: bool) -> None:
+    def _move(self, name: str, source: str, target: str, faults: SlotGaps, found: SlotGaps, surely: bool) -> None:
         """Slots that a matrix fills from slots without a value have none, if these have a weight."""
         rows = self.matrices[name].rows
         for (stream, slot), fault in faults.items():
@@ -107,7 +107,7 @@ class ModelTerms(HeadTerms):
                 read = columns & {column for row in _columns(place) for column, _ in rows[row]}
                 if read:
                     sure = surely and fault.sure and read == columns
-                    _lose(found, (target, place.name), Fault(fault.where, sure))
+                    _lose(found, (target, place.name), SlotGap(fault.where, sure))
 
     def _read(self, sublayer: Sublayer, state: SymbolicResidual) -> None:
         """Notes where what a sub-layer needs of its tokens has no value: scores, masks, arguments of functions."""
@@ -212,7 +212,7 @@ def _columns(slot: Slot) -> range:
     return range(slot.offset, slot.offset + slot.width)
 
 
-def _lose(faults: Faults, place: tuple[str, str], fault: Fault) -> None:
+def _lose(faults: SlotGaps, place: tuple[str, str], fault: SlotGap) -> None:
     """A slot has no value there either."""
-    old = faults.get(place, Fault())
-    faults[place] = Fault((*old.where, *fault.where), old.sure and fault.sure)
+    old = faults.get(place, SlotGap())
+    faults[place] = SlotGap((*old.where, *fault.where), old.sure and fault.sure)
