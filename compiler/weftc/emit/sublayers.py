@@ -70,6 +70,8 @@ class Emitter:
             function = "product"
             if styles.square == "relu2" and np.array_equal(a, b):
                 function, a, b, mix = "relu2", np.concatenate([a, -a]), None, np.concatenate([mix, mix], axis=1)
+        elif made.function in ("pick", "stack"):
+            a, mix, function = self._selected(made, columns), np.eye(slot.width), "copy"
         else:
             a, mix = columns.rows([(made.form, slot.width)]), np.eye(slot.width)
             if function == "unit" and made.fallback is not None:
@@ -92,6 +94,14 @@ class Emitter:
             (at.name(slot),),
             self.origin(slot.span),
         )
+
+
+    @staticmethod
+    def _selected(made: Map, columns: Columned) -> Array:
+        """The rows of a map that only moves numbers about."""
+        if made.a is None:
+            return columns.rows([(terms, 1) for terms in made.forms])
+        return columns.rows([(just(made.a), made.a.width)])[made.place : made.place + 1]
 
 
 class StepEmitter:

@@ -190,6 +190,8 @@ def _map(slot: NormalSlot, names: Mapping[NormalSlot, str]) -> str:
     assert isinstance(made, Map)
     if made.a is not None and made.b is not None:
         return f"{made.function}({label(made.a, names)}, {label(made.b, names)})"
+    if made.function in ("pick", "stack"):
+        return label(slot, names)
     otherwise = f" else {show_form(made.fallback, names)}" if made.fallback is not None else ""
     return f"{made.function}({show_form(made.form, names)}){otherwise}"
 

@@ -78,6 +78,7 @@ class Map:
 
     outer: all products of a coordinate of `a` with one of `b`      product: coordinate by coordinate
     dot: their inner product      contract: `b` is a table with one row per coordinate of `a`; sum over that axis
+    pick: coordinate `place` of `a`      stack: the numbers `forms`, one below the other
     the rest: the function of `form` (reciprocal, log, exp, sqrt, relu, tanh, copy, absolute); unit with `fallback`;
     select: `form` where slot `flag` is 1, `fallback` where it is 0
     """
@@ -88,11 +89,14 @@ class Map:
     form: Form = ()
     fallback: Form | None = None
     flag: NormalSlot | None = None
+    place: int = 0
+    forms: tuple[Form, ...] = ()
 
     @property
     def sources(self) -> tuple[NormalSlot, ...]:
         named = (s for s in (self.a, self.b, self.flag) if s is not None)
-        return tuple(dict.fromkeys([*named, *(s for s, _ in self.form), *(s for s, _ in self.fallback or ())]))
+        forms = (self.form, self.fallback or (), *self.forms)
+        return tuple(dict.fromkeys([*named, *(s for terms in forms for s, _ in terms)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +276,11 @@ def _map_label(made: Map, slot: NormalSlot, names: Names) -> str:
         if made.function == "product":
             return f"{a}^2" if a == b else f"{a}.*{b}"
         return f"{a}*{b}" if made.function == "outer" else f"{a}.{b}"
+    if made.function == "pick":
+        assert made.a is not None
+        return f"{label(made.a, names)}[{made.place + 1}]"
+    if made.function == "stack":
+        return f"[{'; '.join(show_form(terms, names) for terms in made.forms)}]"
     text = show_form(made.form, names)
     if made.function == "select":
         assert made.flag is not None

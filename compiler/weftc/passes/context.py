@@ -27,9 +27,10 @@ Opening: TypeAlias = tuple[HeadRule, Axis, Axis] | Poly
 class NoAttentionForm(Exception):
     """An expression has no attention form; `notes` say what would."""
 
-    def __init__(self, message: str, *notes: str, code: str = "L301") -> None:
+    def __init__(self, message: str, *notes: str, code: str = "L301", crowded: bool = False) -> None:
         super().__init__(message)
         self.message, self.notes, self.code = message, notes, code
+        self.crowded = crowded  # too many tokens: it may have one if a fixed set is written out
         self.span: Span | None = None  # filled in by the innermost expression that is known to be guilty
 
 
@@ -53,6 +54,7 @@ class Context:
     guarded: bool = False  # an `else` stands around it: 0 is computed where there is no value
     deciding: bool = False  # it stands inside a score or condition that decides
     noted: list[Opening] = field(default_factory=list)  # what may leave the expression without a value
+    pinned: Mapping[Axis, int] = field(default_factory=dict)  # axes that stand for one token of a fixed set
 
     # ---- sets and axes
 
@@ -79,6 +81,10 @@ class Context:
         for opening in openings:
             if not any(o is opening or (isinstance(o, tuple) and o == opening) for o in self.noted):
                 self.noted.append(opening)
+
+    def pin(self, axis: Axis, place: int) -> Context:
+        """Where an axis stands for one token of its set."""
+        return replace(self, pinned={**self.pinned, axis: place})
 
     # ---- slots
 
@@ -141,8 +147,14 @@ class Context:
         factors += [self.vector_slot(v) for v in vectors]
         return reduce(partial(self.product, stream), factors) if factors else self.one(stream)
 
+    def pick(self, slot: NormalSlot, place: int) -> NormalSlot:
+        """The slot of one coordinate."""
+        return self.derive(slot.stream, 1, Map("pick", slot, place=place)) if slot.width > 1 else slot
+
     def row(self, slot: NormalSlot, i: Axis, j: Axis) -> Poly:
         """<row_i, e_j>: column j of a row stored on token i."""
+        if j in self.pinned:
+            return Poly.atom(Scalar(self.pick(slot, self.pinned[j]), i))
         return Poly.atom(Vector(slot, i)).dot(Poly.atom(self.one_hot(j)))
 
     def one_hot(self, axis: Axis) -> OneHotId:

@@ -37,7 +37,8 @@ from weftc.passes.polynomial import (
 )
 from weftc.passes.ratios import divide, token_of, within_domain
 from weftc.passes.scores import RESCALE
-from weftc.passes.sums import mask_axes, query_of, sum_over
+from weftc.passes.sums import STORE_FIRST, mask_axes, query_of, sum_over
+from weftc.passes.written_out import pinned_read, rows_written_out, sum_written_out
 
 LEAST, MOST = Fraction(sys.float_info.min), Fraction(sys.float_info.max)
 DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
@@ -53,13 +54,31 @@ CONSTANT: dict[str, Callable[[float], float]] = {
 def poly(cx: Context, node: Node) -> Poly:
     """The polynomial of a node; a refusal is given the place of the innermost guilty expression."""
     try:
-        found = _poly(cx.at(node.span), node)
+        found = _lowered(cx.at(node.span), node)
         if not all(LEAST <= abs(c) <= MOST for c in found.terms.values()):
             raise NoAttentionForm("a factor of this is outside the range of float64", RESCALE, code="L302")
         return found
     except NoAttentionForm as refused:
         refused.span = refused.span or node.span
         raise
+
+
+def _lowered(cx: Context, node: Node) -> Poly:
+    """What relates too many tokens is written out, if one of them is of a fixed set."""
+    inside = replace(cx, noted=[])
+    try:
+        found = _poly(inside, node)
+    except NoAttentionForm as refused:
+        if not refused.crowded:
+            raise
+        inside = replace(cx, noted=[])
+        written = sum_written_out(inside, node, poly, _masks) if node.op == "reduce" else None
+        written = rows_written_out(inside, node, poly) if written is None else written
+        if written is None or (cx.guarded and inside.noted):  # an `else` is known per token: it is written out with it
+            raise
+        found = written
+    cx.note(*inside.noted)
+    return found
 
 
 def _poly(cx: Context, node: Node) -> Poly:
@@ -73,6 +92,8 @@ def _poly(cx: Context, node: Node) -> Poly:
             return Poly.atom(Size(list(cx.checked.sets).index(node.detail), node.detail))
         case "position":
             assert isinstance(node.detail, Axis)
+            if node.detail in cx.pinned:
+                return Poly.const(cx.pinned[node.detail] + 1)
             return Poly.atom(Scalar(cx.leaf(node.detail.set, Leaf("position")), node.detail))
         case "affine":
             out = Poly()
@@ -100,6 +121,8 @@ def _read(cx: Context, node: Node) -> Poly:
     assert isinstance(on, tuple)
     field = cx.checked.fields[node.label]
     slot = cx.field(field.name)
+    if on[0] in cx.pinned:
+        return pinned_read(cx, field, slot, on)
     if field.columns is not None:
         return cx.row(slot, *on)
     return slot_poly(slot, on[0], 0 if field.width is None else slot.width)
@@ -138,6 +161,10 @@ def _quotient(cx: Context, node: Node) -> Poly:
 
 def _square(cx: Context, p: Poly) -> Poly:
     p = _caught(cx, p)
+    if len(p.axes) > 2 and len(p.terms) > 1 and not cx.deciding:
+        raise NoAttentionForm(
+            f"a square of {len(p.axes)} tokens ({cx.said(p.axes)}); attention relates two", STORE_FIRST, crowded=True
+        )
     sides = _sides(p)
     if sides is None or _pending(p):
         whole = _whole(cx, p)
@@ -312,7 +339,7 @@ def _masks(cx: Context, where: tuple[Node, ...]) -> tuple[MaskRule, ...]:
         detail = condition.detail
         assert isinstance(detail, Where)
         if detail.kind == "different":
-            out.append(MaskRule(other=(detail.axes[0], detail.axes[1])))
+            out.append(_different(cx, *detail.axes))
         elif detail.kind == "member":
             half = Poly.const(Fraction(1, 2))
             out.append(MaskRule((poly(inside, condition.operands[0]) - half).frozen, member=True))
@@ -322,11 +349,31 @@ def _masks(cx: Context, where: tuple[Node, ...]) -> tuple[MaskRule, ...]:
     return tuple(out)
 
 
+def _different(cx: Context, left: Axis, right: Axis) -> MaskRule:
+    """Where two axes name different tokens; one of them may be pinned."""
+    if left in cx.pinned:
+        left, right = right, left
+    if right not in cx.pinned:
+        return MaskRule(other=(left, right))
+    half, place = Poly.const(Fraction(1, 2)), cx.pinned[right]
+    if left in cx.pinned:
+        return MaskRule((half if cx.pinned[left] != place else -half).frozen)
+    name = cx.leaf(left.set, Leaf("name"), cx.tokens(left) or 1)
+    return MaskRule((half - Poly.atom(Scalar(cx.pick(name, place), left))).frozen)
+
+
 def _weighting(cx: Context, node: Node) -> Poly:
     how, score = node.detail, node.part("score")
     assert isinstance(how, Weighing)
     assert score is not None
     k = how.axis
+    if k in cx.pinned:  # the weight of one token among all
+        free = replace(cx, pinned={axis: place for axis, place in cx.pinned.items() if axis != k})
+        (row,) = tabulate(free, _weighting(free, node)).atoms
+        assert isinstance(row, Dot)
+        held = row.left if isinstance(row.left, Vector) else row.right
+        assert isinstance(held, Vector)
+        return Poly.atom(Scalar(cx.pick(held.slot, cx.pinned[k]), held.axis))
     inside = replace(cx, noted=[])
     masks = _masks(inside, node.parts("where"))
     ranking = replace(inside, deciding=cx.deciding or how.kind in DECIDING)
@@ -462,7 +509,8 @@ def _reduce(cx: Context, node: Node) -> Poly:
         return sum_over(cx, body * weights, k, masks)
     if weighted is None and not masks and _is_pair(body):
         return sum_over(cx, body, k) * _one_over(cx, k)
-    q = query_of(cx, body.axes | weights.axes | mask_axes(masks), k, "this mean")
+    weighing = weights.axes | mask_axes(masks)
+    q = query_of(cx, weighing if weighing - {k} else body.axes, k, "this mean")
     soft = _softened(cx, weights, masks)
     if soft is not None and not soft[1].is_const:
         return _mean_by(cx, body, replace(soft[0], span=node.span), soft[1], q, k)

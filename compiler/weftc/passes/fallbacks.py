@@ -18,8 +18,11 @@ from weftc.passes.heads import linear, rows, total
 from weftc.passes.polynomial import (
     Atom,
     Dot,
+    Exp,
     HeadRule,
+    KeptDistance,
     MaskRule,
+    OneHotId,
     PendingSum,
     Poly,
     Scalars,
@@ -91,6 +94,12 @@ def needed(cx: Context, p: Poly, noted: Sequence[Opening], more: Sequence[Openin
 
 def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = ()) -> Poly:
     """p else fallback; `noted` is what may leave p without a value."""
+    names = {v for q in (p, fallback) for a in q.atoms if isinstance(a, Dot) and (v := _column(a)) is not None}
+    if len(names) == 1 and not any(isinstance(a, Weight | Exp | KeptDistance) for q in (p, fallback) for a in q.atoms):
+        (name,) = names
+        whole, other = _without(p, name), _without(fallback, name)
+        if whole is not None and other is not None and name.axis not in whole.axes | other.axes:
+            return otherwise(cx, whole, other, noted).dot(Poly.atom(name))
     open_sums = [a for a in p.atoms if isinstance(a, PendingSum) and a.rule.may_be_empty]
     nested = [
         v
@@ -139,6 +148,26 @@ def _product_else(cx: Context, p: Poly, fallback: Poly, sums: list[PendingSum]) 
 def emptiness(cx: Context, rule: HeadRule, query: Axis, key: Axis) -> Poly:
     """1 where no key counts, else 0."""
     return total(cx, PendingSum(query, key, rule.with_last(), own=Poly.const(1).frozen, empty=0))
+
+
+def _column(a: Dot) -> OneHotId | None:
+    """The token of a fixed set that names a column of a row, if an inner product is one."""
+    return next((v for v in (a.left, a.right) if isinstance(v, OneHotId)), None)
+
+
+def _without(p: Poly, name: OneHotId) -> Poly | None:
+    """The rows of which a polynomial names one column; None if it is no sum of such. A number stands for all columns."""
+    out = Poly()
+    for (scalars, vector), c in p.frozen:
+        named = [(a, n) for a, n in scalars if isinstance(a, Dot) and _column(a) == name]
+        if vector or len(named) > 1 or any(n != 1 for _, n in named):
+            return None
+        row = None
+        for a, _ in named:
+            assert isinstance(a, Dot)
+            row = a.right if a.left == name else a.left
+        out = out + Poly.term((tuple(z for z in scalars if z not in named), row), c)
+    return out
 
 
 def _stored_else(cx: Context, p: Poly, fallback: Poly, stored: list[Weight], more: bool) -> Poly:

@@ -25,6 +25,7 @@ from weftc.passes.expressions import poly
 from weftc.passes.heads import ANY, head_of, linear, rows, total, typical
 from weftc.passes.polynomial import Exp, PendingSum, Poly, Weight, weigh
 from weftc.passes.spaces import Spaces
+from weftc.passes.written_out import stacked, too_many
 
 ONE_WEIGHTING = "an output over two open sets must be one weighting or one exp, times factors of its first token"
 AS_PATTERN = "it is shown as an attention pattern; nothing else has one number per pair of open sets"
@@ -103,12 +104,24 @@ def _root(cx: Context, root: Root) -> _Stored:
         if cx.tokens(j) is None:
             return _Stored(pattern=_pattern(cx, node.label, p, i, j))
         width = cx.tokens(j) or 0
-        p = rows(cx, p, i, j)
+        p = _rows(cx, body, p, i, j)
     commit = [(_target(cx, node, i, max(1, width)), linear(cx, p, i))]
     if node.op == "store" and node.label in cx.logged:
         log = cx.leaf(i.set, Leaf("log", node.label), width)
         commit.append((log, _logarithms(cx, body, i, root.axes[1])))
     return _Stored(tuple(commit))
+
+
+def _rows(cx: Context, body: Node, p: Poly, i: Axis, j: Axis) -> Poly:
+    """A pair expression as a vector over j on token i; written out if it relates more than the two."""
+    try:
+        made = rows(cx, p, i, j)
+        linear(cx, made, i)
+        return made
+    except NoAttentionForm as refused:
+        if not refused.crowded or too_many(cx, j):
+            raise
+        return slot_poly(stacked(cx, body, poly, i, j), i, cx.tokens(j) or 1)
 
 
 def _target(cx: Context, node: Node, i: Axis, width: int) -> NormalSlot:

@@ -36,7 +36,8 @@ def token_of(cx: Context, p: Poly) -> Axis:
     """The one token an expression is a function of."""
     named = cx.said(p.axes)
     if len(p.axes) > 2:
-        raise NoAttentionForm(f"a function of {len(p.axes)} tokens ({named}); attention relates two", STORE_FIRST)
+        message = f"a function of {len(p.axes)} tokens ({named}); attention relates two"
+        raise NoAttentionForm(message, STORE_FIRST, crowded=True)
     if len(p.axes) == 2:
         raise NoAttentionForm(
             f"a function of two tokens ({named}) has no attention form",
@@ -50,7 +51,7 @@ def belongs_to_a_pair(cx: Context, on: frozenset[Axis]) -> NoAttentionForm:
     """The refusal of an `else` of two tokens."""
     pair = ", ".join(cx.said([axis]) for axis in sorted(on))
     message = f"this `else` belongs to a pair of tokens ({pair}); attention knows it per token"
-    return NoAttentionForm(message, VECTORS, code="L303")
+    return NoAttentionForm(message, VECTORS, code="L303", crowded=True)
 
 
 def divide(cx: Context, x: Poly, y: Poly, nonzero: bool = False) -> Poly:

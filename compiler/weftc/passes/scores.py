@@ -77,7 +77,8 @@ def linear_form(cx: Context, p: Poly, i: Axis) -> Form:
                 raise NoAttentionForm(IN_PAIRS)
             if not axes(atom) <= {i}:
                 other = cx.said(axes(atom) - {i})
-                raise NoAttentionForm(f"this reads token {other} outside a sum, mean or weighting over it")
+                message = f"this reads token {other} outside a sum, mean or weighting over it"
+                raise NoAttentionForm(message, crowded=True)
         terms.append((cx.slot_for(i.set, scalars, (vector,) if vector else ()), c))
     return form(terms)
 
@@ -155,7 +156,7 @@ def _split(
         on = axes(atom)
         if isinstance(atom, Dot) and len(on) == 2:
             if on != {q, k}:
-                raise NoAttentionForm("a score relates exactly two tokens")
+                raise NoAttentionForm("a score relates exactly two tokens", crowded=True)
             if power < 0:
                 raise NoAttentionForm("dividing by an expression of two tokens has no bilinear form")
             mine, theirs = (atom.left, atom.right) if axes(atom.left) == {q} else (atom.right, atom.left)
@@ -166,5 +167,5 @@ def _split(
         elif on == {k}:
             ks.append((atom, power))
         else:
-            raise NoAttentionForm("a score relates exactly two tokens")
+            raise NoAttentionForm("a score relates exactly two tokens", crowded=True)
     return (tuple(qs), tuple(qv)), (tuple(ks), tuple(kv))

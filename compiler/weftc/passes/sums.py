@@ -54,7 +54,7 @@ def query_of(cx: Context, on: frozenset[Axis], k: Axis, what: str) -> Axis:
     others = on - {k}
     if len(others) > 1:
         raise NoAttentionForm(
-            f"{what} relates three tokens ({cx.said(others | {k})}); attention relates two", STORE_FIRST
+            f"{what} relates three tokens ({cx.said(others | {k})}); attention relates two", STORE_FIRST, crowded=True
         )
     return next(iter(others), cx.home)
 
@@ -161,7 +161,7 @@ def _factors(cx: Context, scalars: Scalars, q: Axis, k: Axis, named: Axis | None
         elif on <= {q}:
             out.of_query.append((atom, power))
         else:
-            raise NoAttentionForm("this sum relates three tokens; attention relates two", STORE_FIRST)
+            raise NoAttentionForm("this sum relates three tokens; attention relates two", STORE_FIRST, crowded=True)
     return out
 
 
@@ -178,7 +178,8 @@ def _one(
     """The sum of one monomial."""
     found = _factors(cx, scalars, q, k, named)
     if found.columns and (v or len(found.columns) > 1):
-        raise NoAttentionForm("this sum relates three tokens; store the product of the pair fields first")
+        message = "this sum relates three tokens; store the product of the pair fields first"
+        raise NoAttentionForm(message, crowded=True)
     free: tuple[VectorAtom, ...] = (v,) if v and axes(v) == {k} else ()
     column: VectorAtom | None = None
     if found.columns:  # the row stored on k is the value; its column is named afterwards
