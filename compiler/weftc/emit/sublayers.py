@@ -95,7 +95,6 @@ class Emitter:
             self.origin(slot.span),
         )
 
-
     @staticmethod
     def _selected(made: Map, columns: Columned) -> Array:
         """The rows of a map that only moves numbers about."""

@@ -156,7 +156,7 @@ def _column(a: Dot) -> OneHotId | None:
 
 
 def _without(p: Poly, name: OneHotId) -> Poly | None:
-    """The rows of which a polynomial names one column; None if it is no sum of such. A number stands for all columns."""
+    """The rows of which a polynomial names one column, if it is a sum of such; a number stands for all columns."""
     out = Poly()
     for (scalars, vector), c in p.frozen:
         named = [(a, n) for a, n in scalars if isinstance(a, Dot) and _column(a) == name]
