@@ -77,6 +77,12 @@ def test_compiler_uses_only_the_contract_of_the_runtime() -> None:
             assert not name.startswith("weftc_runtime.") or name.startswith(FILE), f"{path} imports {name}"
 
 
+def test_only_its_command_knows_the_experiments() -> None:
+    for path in (path for path in COMPILER.rglob("*.py") if path.parent.name != "experiments"):
+        if path != COMPILER / "commands" / "reproduce.py":
+            assert not any(name.startswith("weftc.experiments") for name in ours(path)), path
+
+
 def test_one_doorway_per_library() -> None:
     doorways = {"lark": {"build_parse_tables.py"}, "networkx": {"graph.py"}}
     for library, files in doorways.items():

@@ -35,6 +35,7 @@ from weftc.commands import lsp as command_lsp
 from weftc.commands import new as command_new
 from weftc.commands import plot as command_plot
 from weftc.commands import report as command_report
+from weftc.commands import reproduce as command_reproduce
 from weftc.commands import run as command_run
 from weftc.commands import show as command_show
 from weftc.commands import verify as command_verify
@@ -65,6 +66,7 @@ COMMANDS: dict[str, ModuleType] = {
     "completion": command_completion,
     "fuzz": command_fuzz,
     "bench": command_bench,
+    "reproduce": command_reproduce,
     "lsp": command_lsp,
 }
 SUCCESS, REFUSED, USAGE, BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141

@@ -74,8 +74,16 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(SPEC_SUFFIX) for name in found if name.endswith(SPEC_SUFFIX)))
 
 
+def paper_names() -> tuple[str, ...]:
+    """The names of the papers' printed constructions: built in like the others, and listed apart."""
+    found = (item.name for item in files("weftc.specs").joinpath("papers").iterdir())
+    return tuple(sorted(name.removesuffix(SPEC_SUFFIX) for name in found if name.endswith(SPEC_SUFFIX)))
+
+
 def builtin(name: str) -> Source:
     """The text of a built-in spec."""
+    if name in paper_names():
+        return Source(name, files("weftc.specs").joinpath("papers", name + SPEC_SUFFIX).read_text(encoding="utf-8"))
     if name not in names():
         meant = _meant(name)
         near = f"; did you mean '{meant[0]}'?" if meant else _suggest(name, names())
@@ -115,7 +123,7 @@ def find_spec(target: str) -> Source:
     """The spec a user means: a built-in name, or else the path of a file."""
     if is_model(target):
         raise InputError(f"{printable(target)} is a model; a spec is wanted here (a built-in name or a .weft file)")
-    if target in names():
+    if target in (*names(), *paper_names()):
         return builtin(target)
     if target == STANDARD_INPUT:
         return read_standard_input()
