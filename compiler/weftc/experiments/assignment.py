@@ -13,7 +13,7 @@ import numpy as np
 from weftc.api import load
 from weftc.compiling import compile
 from weftc.experiments.drawing import key, level, line, logarithmic, panels, squares
-from weftc.experiments.study import Experiment, Finding, Measured, Study, sci
+from weftc.experiments.study import Experiment, Judgement, Measured, Study, sci
 from weftc.files.locate import builtin
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def measure_converge(study: Study, size: dict[str, Any]) -> Measured:
     return study.run(parts)
 
 
-def judge_converge(measured: Measured) -> list[Finding]:
+def judge_converge(measured: Measured) -> list[Judgement]:
     def at(n: int, depth: int) -> Measured:
         found = measured[f"n = {n}, gamma = 0.5 lambda (n + 1)"]["depths"]
         return next(one for one in found if one["depth"] == depth)
@@ -103,9 +103,9 @@ def judge_converge(measured: Measured) -> list[Finding]:
     ranks = {n: (at(n, deep)["rank"], measured[f"n = {n}, gamma = {next(iter(STEPS))}"]["rank"]) for n in sizes}
     by_depth = ", ".join(f"{sci(at(8, depth)['error'])} after {depth}" for depth in (1, 10, 50))
     return [
-        Finding("converge", f"largest error at n = 8: {by_depth} layers", at(8, 50)["error"] < 1e-9),
-        Finding("any-n", f"after {deep} layers, {told}", all(at(n, deep)["error"] < 1e-9 for n in sizes)),
-        Finding(
+        Judgement("converge", f"largest error at n = 8: {by_depth} layers", at(8, 50)["error"] < 1e-9),
+        Judgement("any-n", f"after {deep} layers, {told}", all(at(n, deep)["error"] < 1e-9 for n in sizes)),
+        Judgement(
             "rank",
             ", ".join(f"n = {n}: {rank} (P*: {best})" for n, (rank, best) in ranks.items()),
             all(rank == best for rank, best in ranks.values()),
@@ -150,14 +150,14 @@ def measure_sort(study: Study, size: dict[str, Any]) -> Measured:
     return study.run(parts)
 
 
-def judge_sort(measured: Measured) -> list[Finding]:
+def judge_sort(measured: Measured) -> list[Judgement]:
     grid = [one for label, one in measured.items() if label.startswith("grid")]
     free = [one for label, one in measured.items() if label.startswith("uniform")]
     ordered = sum(one["increasing"] for one in grid + free), sum(one["lists"] for one in grid + free)
     told = ", ".join(f"n = {one['n']}: {sci(one['error'])}" for one in grid)
     return [
-        Finding("sorts", f"{ordered[0]} of {ordered[1]} lists come out increasing", ordered[0] == ordered[1]),
-        Finding("blur", f"mean largest error on the grid, {told}", all(one["error"] < LAMBDA**0.5 for one in grid)),
+        Judgement("sorts", f"{ordered[0]} of {ordered[1]} lists come out increasing", ordered[0] == ordered[1]),
+        Judgement("blur", f"mean largest error on the grid, {told}", all(one["error"] < LAMBDA**0.5 for one in grid)),
     ]
 
 
@@ -249,7 +249,7 @@ def measure_bounds(study: Study, size: dict[str, Any]) -> Measured:
     return study.run(parts)
 
 
-def judge_bounds(measured: Measured) -> list[Finding]:
+def judge_bounds(measured: Measured) -> list[Judgement]:
     laws = [one for label, one in measured.items() if label.startswith("depth")]
     lemma = [one for label, one in measured.items() if label.startswith("lemmas")]
     below = all(
@@ -260,20 +260,20 @@ def judge_bounds(measured: Measured) -> list[Finding]:
     reached = {kind: _first(laws, kind) for kind in ("dual", "dual plan", "log plan")}
     needed = ", ".join(f"n = {one['n']}: 10^{one['needed']:.0f}" for one in laws)
     return [
-        Finding(
+        Judgement(
             "E1", f"at most {max(one['E1'] for one in lemma):.2f} of the bound", max(one["E1"] for one in lemma) <= 1
         ),
-        Finding(
+        Judgement(
             "E2", f"at most {max(one['E2'] for one in lemma):.2f} of the bound", max(one["E2"] for one in lemma) <= 1
         ),
-        Finding("E3", "the measured defect is below the bound at every depth", below),
-        Finding(
+        Judgement("E3", "the measured defect is below the bound at every depth", below),
+        Judgement(
             "depth",
             f"layers to 1e-6 in the plan: {_depths(reached['dual plan'])}; in metric (12): {_depths(reached['dual'])}; "
             f"the theorem asks for {needed}",
             all(np.log10(reached["dual plan"][one["n"]] or np.inf) <= one["needed"] for one in laws),
         ),
-        Finding(
+        Judgement(
             "log-domain",
             f"sweeps to 1e-6 in the plan: {_depths(reached['log plan'])}",
             _sooner(reached["log plan"], reached["dual plan"]),

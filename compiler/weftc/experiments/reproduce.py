@@ -17,7 +17,7 @@ from weftc.core.errors import InputError
 from weftc.core.source import printable
 from weftc.experiments.catalogue import NAMES, find
 from weftc.experiments.papers import stated
-from weftc.experiments.study import Experiment, Finding, Study
+from weftc.experiments.study import Experiment, Judgement, Study
 from weftc.version import VERSION
 from weftc_runtime.data.progress import Progress
 from weftc_runtime.format.whole_file import whole_file
@@ -37,7 +37,7 @@ class Reproduced:
     command: str
     versions: Mapping[str, str]
     cpu_seconds: float
-    findings: tuple[Finding, ...]
+    findings: tuple[Judgement, ...]
     measured: Mapping[str, Any]
 
     @property
@@ -107,7 +107,7 @@ def _kept(experiment: Experiment, budget: str, place: Path) -> Reproduced | None
     """The result in a folder, if it is of this budget and this version."""
     try:
         found = json.loads((place / "result.json").read_text(encoding="utf-8"))
-        findings = tuple(Finding(**one) for one in found.pop("findings"))
+        findings = tuple(Judgement(**one) for one in found.pop("findings"))
         kept = Reproduced(**found, findings=findings)
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -181,7 +181,7 @@ def _write_page(folder: Path) -> None:
         try:
             raw = json.loads((folder / name / "result.json").read_text(encoding="utf-8"))
             picture = base64.b64encode((folder / name / "figure.png").read_bytes()).decode("ascii")
-            found = Reproduced(**{**raw, "findings": tuple(Finding(**one) for one in raw["findings"])})
+            found = Reproduced(**{**raw, "findings": tuple(Judgement(**one) for one in raw["findings"])})
         except (OSError, ValueError, TypeError, KeyError):
             continue
         rows.append(_summary(found))

@@ -10,7 +10,7 @@ import numpy as np
 from weftc.api import load
 from weftc.compiling import compile
 from weftc.experiments.drawing import line, logarithmic, panels
-from weftc.experiments.study import Experiment, Finding, Measured, Study, sci
+from weftc.experiments.study import Experiment, Judgement, Measured, Study, sci
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,7 +121,7 @@ def _slope(x: list[float], y: list[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-def judge(measured: Measured) -> list[Finding]:
+def judge(measured: Measured) -> list[Judgement]:
     rows = [one for label, one in measured.items() if label.startswith("N=")]
     sizes = [one["n"] for one in rows]
     slopes = {c: _slope(sizes, [one[f"C = {c}"] for one in rows]) for c in CS}
@@ -135,20 +135,20 @@ def judge(measured: Measured) -> list[Finding]:
     levels = counted["em_single_stream"]["ours"], counted["em_plus_stream"]["ours"]
     products = ", ".join(f"{one['n'] * one['C = 1']:.3g}" for one in rows[-4:])
     return [
-        Finding("1/N", f"C = 1: N times the error is {products} (slope {slopes[1]:.2f})", abs(slopes[1] + 1) < 0.25),
-        Finding(
+        Judgement("1/N", f"C = 1: N times the error is {products} (slope {slopes[1]:.2f})", abs(slopes[1] + 1) < 0.25),
+        Judgement(
             "N^-C",
             f"slopes {slopes[2]:.2f} and {slopes[3]:.2f} for C = 2 and 3",
             abs(slopes[2] + 2) < 0.35 and abs(slopes[3] + 3) < 0.5,
         ),
-        Finding("plus", f"largest error {sci(plus)}", plus < 1e-12),
-        Finding(
+        Judgement("plus", f"largest error {sci(plus)}", plus < 1e-12),
+        Judgement(
             "labels",
             f"{sharp['wrong']} of {sharp['points']} labels differ, shares off by {sci(sharp['off'])}",
             sharp["wrong"] <= 1,
         ),
-        Finding("heads", f"sampled heads: slope {half:.2f} in M", abs(half + 0.5) < 0.2),
-        Finding(
+        Judgement("heads", f"sampled heads: slope {half:.2f} in M", abs(half + 0.5) < 0.2),
+        Judgement(
             "layers",
             f"{levels[0]} and {levels[1]} levels of attention for one iteration, k = {K}",
             levels[0] <= 3 + 3 * K and levels[1] <= 7 + 3 * K,

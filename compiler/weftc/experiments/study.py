@@ -20,7 +20,7 @@ Measured = dict[str, Any]  # plain data, as JSON has it
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Judgement:
     """What was found about one claim of a paper; `holds` is None where this run cannot tell."""
 
     claim: str  # its key in the paper's data file
@@ -36,7 +36,7 @@ class Experiment:
     title: str
     sizes: Mapping[str, Any]  # budget -> what `measure` takes
     measure: Callable[[Study, Any], Measured]
-    judge: Callable[[Measured], Sequence[Finding]]
+    judge: Callable[[Measured], Sequence[Judgement]]
     draw: Callable[[Figure, Measured], None]
     inches: tuple[float, float] = (6.9, 2.6)  # of the picture
 

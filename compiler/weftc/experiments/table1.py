@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weftc.api import verify
 from weftc.compiling import compile
 from weftc.experiments.drawing import panels
-from weftc.experiments.study import Experiment, Finding, Measured, Study
+from weftc.experiments.study import Experiment, Judgement, Measured, Study
 from weftc.files.locate import builtin
 from weftc.show.figures.style import NEGATIVE, POSITIVE
 
@@ -60,20 +60,22 @@ def told(name: str, styles: dict[str, Any]) -> str:
 
 
 def measure(study: Study, size: dict[str, Any]) -> Measured:
-    rows = {row: kinds[: size["each"]] for row, kinds in ROWS.items() if size["starred"] or "*" not in row}
+    rows = {
+        row: kinds[: size["each"]] for row, kinds in ROWS.items() if row[:2].strip() in size["rows"] or not size["rows"]
+    }
     parts = {
         f"{row}: {told(*kind)}": partial(judged, *kind, size["cases"]) for row, kinds in rows.items() for kind in kinds
     }
     return study.run(parts)
 
 
-def judge(measured: Measured) -> list[Finding]:
+def judge(measured: Measured) -> list[Judgement]:
     findings = []
     for row in ROWS:
         found = {label.partition(": ")[2]: one for label, one in measured.items() if label.startswith(f"{row}:")}
         if found:
             text = "; ".join(f"{name}: {one['verdict']}" for name, one in found.items())
-            findings.append(Finding(f"row {row.partition(' ')[0]}", text, all(one["ok"] for one in found.values())))
+            findings.append(Judgement(f"row {row.partition(' ')[0]}", text, all(one["ok"] for one in found.values())))
     return findings
 
 
@@ -94,9 +96,9 @@ EXPERIMENTS = (
         "kt-table1",
         "Table 1: every configuration as a compiled and verified transformer",
         {
-            "tiny": {"cases": 1, "each": 1, "starred": False},
-            "small": {"cases": 10, "each": 9, "starred": True},
-            "full": {"cases": 100, "each": 9, "starred": True},
+            "tiny": {"cases": 1, "each": 1, "rows": "1 4 7"},
+            "small": {"cases": 10, "each": 9, "rows": ""},
+            "full": {"cases": 100, "each": 9, "rows": ""},
         },
         measure,
         judge,

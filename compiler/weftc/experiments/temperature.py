@@ -16,7 +16,7 @@ import numpy as np
 from weftc.api import load
 from weftc.compiling import compile
 from weftc.experiments.drawing import heat, key, line, logarithmic, panels
-from weftc.experiments.study import Experiment, Finding, Measured, Study, falls, sci
+from weftc.experiments.study import Experiment, Judgement, Measured, Study, falls, sci
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,14 +88,14 @@ def measure_match(study: Study, size: dict[str, int]) -> Measured:
     return study.run({f"{v}, n = {size[v]}": partial(match, v, size[v]) for v in VARIANTS})
 
 
-def judge_match(measured: Measured) -> list[Finding]:
+def judge_match(measured: Measured) -> list[Judgement]:
     ends = {label: one["rows"][-1] for label, one in measured.items()}
     told = [f"{v}: centers off by {sci(r['centers'])}, {r['labels']} labels differ" for v, r in ends.items()]
     a, b = ends.values()
     return [
-        Finding("exact", "; ".join(told), all(r["centers"] == 0 and r["labels"] == 0 for r in ends.values())),
-        Finding("near-exact-erase", f"centers off by {sci(a['centers'])}", a["centers"] < 0.02),
-        Finding("near-as-printed", f"centers off by {sci(b['centers'])}", b["centers"] < 0.02),
+        Judgement("exact", "; ".join(told), all(r["centers"] == 0 and r["labels"] == 0 for r in ends.values())),
+        Judgement("near-exact-erase", f"centers off by {sci(a['centers'])}", a["centers"] < 0.02),
+        Judgement("near-as-printed", f"centers off by {sci(b['centers'])}", b["centers"] < 0.02),
     ]
 
 
@@ -161,7 +161,7 @@ def _whole(setting: dict[str, Any]) -> dict[str, Any]:
     return {name: int(value) if name in "dnk" else value for name, value in setting.items()}
 
 
-def judge_sweep(measured: Measured) -> list[Finding]:
+def judge_sweep(measured: Measured) -> list[Judgement]:
     """A trend is the ratio of means over all gammas, from the first value of a quantity to the last."""
     found, ratio = measured["found"], {}
     for variant in VARIANTS:
@@ -171,11 +171,11 @@ def judge_sweep(measured: Measured) -> list[Finding]:
     findings = []
     for name, sign in (("d", -1), ("k", 1), ("scale", -1)):
         told = ", ".join(f"{v}: times {ratio[v, name]:.2g}" for v in VARIANTS)
-        findings.append(Finding(f"trend-{name}", told, all(ratio[v, name] ** sign > 1 for v in VARIANTS)))
+        findings.append(Judgement(f"trend-{name}", told, all(ratio[v, name] ** sign > 1 for v in VARIANTS)))
     for variant in VARIANTS:
-        findings.append(Finding(f"trend-n-{variant}", f"times {ratio[variant, 'n']:.2g}", ratio[variant, "n"] > 1.25))
+        findings.append(Judgement(f"trend-n-{variant}", f"times {ratio[variant, 'n']:.2g}", ratio[variant, "n"] > 1.25))
         base = found[f"{variant} d=2"]
-        findings.append(Finding(f"trend-gamma-{variant}", ", ".join(map(sci, base)), falls(base)))
+        findings.append(Judgement(f"trend-gamma-{variant}", ", ".join(map(sci, base)), falls(base)))
     return findings
 
 
