@@ -88,7 +88,8 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     """Data files and how to read them."""
     group = parser.add_argument_group(
         "data",
-        "files of numbers, one row per token: CSV, TSV, .npy, .npz, Parquet, Arrow, Feather; .gz, .zst, .bz2, .xz",
+        "files of numbers, one row per token: CSV, TSV, .npy, .npz, Parquet, Arrow, Feather, Zarr; .gz, .zst, .bz2, "
+        ".xz; or a folder of such files, or a quoted pattern (parts/*.parquet)",
     )
     group.add_argument(
         "--data",

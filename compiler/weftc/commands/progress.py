@@ -24,9 +24,11 @@ CELLS = 20  # of the bar
 class ProgressLine:
     """One line that is rewritten in place until it is closed."""
 
-    def __init__(self, what: str, stream: TextIO, patience: float = PATIENCE) -> None:
+    def __init__(self, what: str, stream: TextIO, patience: float = PATIENCE, rows: int = 0) -> None:
         self._title = printable(what)
         self._state: tuple[str, int, int | None] = ("", 0, None)
+        self._rows = rows  # that every layer goes through
+        self._part = ("", 0, 0.0)  # the part under way: its name, what was done when it began, and when that was
         self._stream = stream
         self._patience = patience
         self._start = time.monotonic()
@@ -40,7 +42,10 @@ class ProgressLine:
 
     def __call__(self, what: str, done: int, total: int | None, /) -> None:
         """Changes the part that is under way, and how far the work is."""
-        self._state = (printable(what), done, total)
+        what = printable(what)
+        if what != self._part[0] or done < self._part[1]:
+            self._part = (what, done, time.monotonic())
+        self._state = (what, done, total)
 
     def text(self, columns: int) -> str:
         """What the line shows now, in a terminal of this width."""
@@ -48,12 +53,25 @@ class ProgressLine:
         since = f"{time.monotonic() - self._start:.0f} s"
         if total:
             part = f"{done}/{total} {what}".rstrip()
-            words = [self._title, bar(done, total, self._fits_blocks()), part, since]
+            words = [self._title, bar(done, total, self._fits_blocks()), part, since, *self._pace(done, total)]
         else:
             count = f"{what} {done}".strip() if done else what
-            words = [self._title, count, "...", since] if count else [self._title, "...", since]
+            pace = self._pace(done, None)
+            words = [self._title, count, "...", since, *pace] if count else [self._title, "...", since]
         line = " ".join(words)
         return line if len(line) < columns else line[: max(0, columns - 4)] + "..."
+
+    def _pace(self, done: int, total: int | None) -> Iterator[str]:
+        """Rows per second where rows go through, and the time left where an end is known."""
+        what, first, began = self._part
+        took, ran = time.monotonic() - began, done - first
+        if ran <= 0 or took <= 0:
+            return
+        if self._rows and what == "layer":
+            yield f"{_short(self._rows * ran / took)} rows/s"
+        if total:
+            left = took * (total - done) / ran
+            yield f"{left:.0f} s left" if left < 100 else f"{left / 60:.0f} min left"
 
     def close(self) -> None:
         """Takes the line away."""
@@ -87,6 +105,14 @@ class Silence:
         """Says nothing."""
 
 
+def _short(number: float) -> str:
+    """A number to two or three digits."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.0f}"
+
+
 def bar(done: int, total: int, blocks: bool = True) -> str:
     """How much is done, as a row of cells."""
     filled = min(CELLS, CELLS * max(0, done) // max(1, total))
@@ -95,13 +121,13 @@ def bar(done: int, total: int, blocks: bool = True) -> str:
 
 
 @contextmanager
-def progress(what: str, stream: TextIO | None = None) -> Iterator[ProgressLine | Silence]:
-    """Shows a progress line while the block runs."""
+def progress(what: str, stream: TextIO | None = None, rows: int = 0) -> Iterator[ProgressLine | Silence]:
+    """Shows a progress line while the block runs; `rows`: that every layer goes through."""
     stream = stream or sys.stderr
     if not stream.isatty():
         yield Silence()
         return
-    line = ProgressLine(what, stream)
+    line = ProgressLine(what, stream, rows=rows)
     try:
         yield line
     finally:

@@ -31,8 +31,10 @@ from weftc.files.feeds import Feeds, gather, require_dims, require_inputs, told_
 from weftc.files.folder import refuse_existing, whole_folder
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from weftc.files.results import Joining, ResultTable
-    from weftc_runtime.data.results import Report
+    from weftc_runtime.data.results import Outputs, Report
     from weftc_runtime.format.checkpoint import Checkpoint
     from weftc_runtime.format.program import Program
     from weftc_runtime.model import Model
@@ -51,7 +53,7 @@ are in standardized units, and data-scaling.csv says how to get back. More: weft
 --json prints {ok, name, dims, params, layers, stable, settled, backend, because, where, seed, starts, warnings,
 objective, folder, outputs: [{name, file, rows, columns, meaning, sizes}]}."""
 LIMIT = 300  # layers that --until-stable runs at most
-FORMATS = ("csv", "tsv", "npy")
+FORMATS = ("csv", "tsv", "npy", "parquet")
 SCALING = "data-scaling.csv"  # no output has a - in its name
 DRAWN = ("spread", "random")  # initialisers that depend on the seed
 SHOWN_SIZES = 20  # sizes of clusters in the summary
@@ -146,9 +148,15 @@ def _results_of(checked: Checked) -> list[str]:
 def _refuse_contradictions(options: argparse.Namespace) -> None:
     if options.limit is not None and options.layers is not None:
         raise UsageError("--limit is for runs until stable; with --layers the number is fixed")
+    if options.join and options.format == "parquet":
+        raise UsageError("--join writes rows as they are in their file, which is text; use --format csv or tsv")
     if options.format == "npy" and (options.join or options.id):
         asked = "--join" if options.join else "--id"
         raise UsageError(f"{asked} writes text beside the numbers, which .npy cannot hold; use --format csv or tsv")
+    if options.format == "parquet":
+        from weftc.files.datafiles import require_arrow
+
+        require_arrow("--format parquet")  # before the run, not after it
 
 
 def _require_objective(options: argparse.Namespace, target: Target, program: Program) -> None:
@@ -188,7 +196,7 @@ class Best:
 
     seed: int
     report: Report
-    values: Mapping[str, Any]
+    values: Outputs
     starts: list[dict[str, Any]]
 
 
@@ -200,7 +208,7 @@ def _best(options: argparse.Namespace, checkpoint: Checkpoint, feeds: Feeds, dep
     starts: list[dict[str, Any]] = []
     best: Best | None = None
     for seed in range(options.seed, options.seed + options.n_init):
-        report, values = _compute(model, feeds, seed, depth)
+        report, values = _compute(options, model, feeds, seed, depth)
         if options.n_init > 1:
             starts.append({"seed": seed, "objective": float(values[OBJECTIVE])})
         if best is None or float(values[OBJECTIVE]) < float(best.values[OBJECTIVE]):
@@ -225,10 +233,21 @@ def _loaded(options: argparse.Namespace, checkpoint: Checkpoint) -> Model:
         raise UsageError(f"--device {printable(options.device)} cannot be used: {printable(reason)}") from None
 
 
-def _compute(model: Model, feeds: Feeds, seed: int, depth: Mapping[str, Any]) -> tuple[Report, Mapping[str, Any]]:
+def _in_precision(name: str, array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Large data in the precision of the run, on disk if it is not that of their file; the model converts others."""
+    from weftc_runtime.data.blocks import LARGE, in_type
+
+    return in_type(name, array, dtype) if array.ndim == 2 and array.nbytes >= LARGE else array
+
+
+def _compute(
+    options: argparse.Namespace, model: Model, feeds: Feeds, seed: int, depth: Mapping[str, Any]
+) -> tuple[Report, Outputs]:
     """Runs the model; what it reports, and its outputs."""
-    with progress(f"running {model.program.name}") as line, told_by_file(feeds):
-        values = model.final(dict(feeds.arrays), seed=seed, progress=line, **depth)
+    rows = max((len(table.values) for table in feeds.tables.values()), default=0)
+    with progress(f"running {model.program.name}", rows=rows) as line, told_by_file(feeds):
+        arrays = {name: _in_precision(name, array, options.dtype) for name, array in feeds.arrays.items()}
+        values = model.final(arrays, seed=seed, progress=line, **depth)
     return model.report, values
 
 
@@ -251,7 +270,8 @@ def _write(
         extra[SCALING] = scaling_columns(feeds.scalings)
     with progress(f"writing {folder.name}"), whole_folder(folder, _results_of(checked), options.force) as partial:
         for name, result in zip(names, results, strict=True):
-            write_table(partial / name, result.values, result.columns, options.format, result.labels)
+            shape = (result.rows, len(result.columns))
+            write_table(partial / name, result.blocks(), shape, result.columns, options.format, result.labels)
         for name, columns in extra.items():
             write_text(partial / name, columns, "csv" if name == SCALING else options.format)
 
@@ -279,7 +299,7 @@ def _course(report: Report, depth: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _listing(result: ResultTable, file: str) -> dict[str, Any]:
-    rows, columns = result.values.shape[0], list(result.columns)
+    rows, columns = result.rows, list(result.columns)
     columns = [*(result.labels.names if result.labels else ()), *columns]
     sizes = None if result.sizes is None else list(result.sizes)
     listing = {"name": result.name, "file": file, "rows": rows, "columns": columns, "meaning": result.meaning}

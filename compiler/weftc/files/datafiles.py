@@ -14,7 +14,7 @@ import lzma
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -40,15 +40,17 @@ from weftc.files.table import (
     notice_index,
     quote,
 )
+from weftc_runtime.data.blocks import chunks, gathered, in_type, parts
 
 Reader = Callable[[Path, str, Reading], DataTable]  # file, what messages call it, the user's wishes
-Format = Literal["csv", "tsv", "npy"]
-FORMATS: tuple[Format, ...] = ("csv", "tsv", "npy")
+Format = Literal["csv", "tsv", "npy", "parquet"]
 LARGEST_TEXT = 4 * 2**30  # bytes; a text table of this size takes minutes to read, a .npy file is mapped at once
 LARGEST_ARCHIVE = 64 * 2**30  # bytes an .npz may unpack to
 BYTES_AT_ONCE = 2**20
 PACKED_AT_ONCE = 2**12  # bytes of a .zst file: a few of them may stand for megabytes
 ROWS_AT_ONCE = 8192  # rows turned into text at a time
+BATCH = 1 << 16  # rows of a Parquet file read at a time
+IN_FOLDERS = (".parquet", ".pq", ".arrow", ".ipc", ".feather", ".npy")
 FOREIGN = {
     **dict.fromkeys(
         (".xlsx", ".xls", ".ods"),
@@ -66,11 +68,15 @@ BEGINNINGS = {".npy": b"\x93NUMPY", ".parquet": b"PAR1", ".arrow": b"ARROW1", ".
 def read_table(path: Path, reading: Reading = AS_IT_IS) -> DataTable:
     """Reads a data file by the ending of its name, else by how it begins; `-` is standard input."""
     shown = "standard input" if is_standard_input(path) else printable(str(path))
+    if not path.exists() and (listed := _matching(path)):
+        return _together(listed, shown, reading)
     _refuse_absent(path, shown)
     suffix = path.suffix.lower()
     if suffix in FOREIGN:
         raise InputError(f"{shown} {FOREIGN[suffix]}")
     try:
+        if path.is_dir():
+            return _read_folder(path, shown, reading)
         with _at_rest(path, shown) as file, _unpacked(file, suffix, shown) as (plain, kind):
             table = _reader(kind or _kind(plain))(plain, shown, reading)
     except OSError as error:
@@ -215,8 +221,6 @@ def _reader(kind: str) -> Reader:
 def _refuse_absent(path: Path, shown: str) -> None:
     if is_standard_input(path):
         return
-    if path.is_dir():
-        raise InputError(f"{shown} is a folder, not a data file")
     if path.exists():
         return
     try:
@@ -240,12 +244,65 @@ def _read_text(path: Path, shown: str, reading: Reading) -> DataTable:
 
 
 def _read_npy(path: Path, shown: str, reading: Reading) -> DataTable:
+    return from_array(shown, _mapped(path, shown), reading)
+
+
+def _mapped(path: Path, shown: str) -> NDArray[Any]:
     try:
         # mapping checks the promised shape against the size of the file before anything is allocated
-        loaded = np.load(path, mmap_mode="c", allow_pickle=False)  # may be written to, which the file does not notice
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (ValueError, EOFError, OverflowError) as error:
         raise InputError(f"{shown} is not a usable .npy file: {printable(str(error))}") from None
-    return from_array(shown, loaded, reading)
+
+
+def _read_folder(path: Path, shown: str, reading: Reading) -> DataTable:
+    """A Zarr array, or all data files of a folder in the order of their names."""
+    if path.suffix.lower() == ".zarr" or (path / "zarr.json").exists() or (path / ".zarray").exists():
+        return _read_zarr(path, shown, reading)
+    found = sorted(file for file in path.iterdir() if file.suffix.lower() in IN_FOLDERS)
+    if not found:
+        raise InputError(f"{shown} is a folder without data files ({', '.join(IN_FOLDERS)}), not a data file")
+    return _together(found, shown, reading)
+
+
+def _matching(path: Path) -> list[Path]:
+    """The files that a pattern (`folder/*.parquet`) names, in the order of their names."""
+    return sorted(file for file in path.parent.glob(path.name) if file.is_file()) if set(path.name) & set("*?[") else []
+
+
+def _together(found: Sequence[Path], shown: str, reading: Reading) -> DataTable:
+    """Data files with the same columns as one table."""
+    others = [file for file in found if file.suffix.lower() not in IN_FOLDERS]
+    if others:
+        raise InputError(
+            f"{printable(str(others[0]))}: of several files, only {', '.join(IN_FOLDERS)} can be one table"
+        )
+    arrays = [file for file in found if file.suffix.lower() == ".npy"]
+    if not arrays:
+        return _read_batches(found, shown, reading)
+    if len(arrays) < len(found):
+        raise InputError(f"{shown} holds .npy and other data files; put those that belong together into one folder")
+    if len(arrays) == 1:
+        return _read_npy(arrays[0], shown, reading)
+    maps = [_mapped(file, printable(str(file))) for file in arrays]
+    return from_array(shown, gathered(shown, (rows[part] for rows in maps for part in parts(rows))), reading)
+
+
+def _read_zarr(path: Path, shown: str, reading: Reading) -> DataTable:
+    try:
+        zarr = import_module("zarr")
+    except ImportError:
+        raise InputError(f"{shown}: reading Zarr needs zarr; install it with: pip install zarr") from None
+    try:
+        opened = zarr.open(str(path), mode="r")
+        if not hasattr(opened, "dtype"):
+            names = list(opened.array_keys())
+            opened = opened[_pick_array(shown, names, reading.array)]
+        if opened.dtype.kind not in "fiub":
+            raise InputError(f"{shown} holds values of type {opened.dtype}; data are real numbers")
+        return from_array(shown, gathered(shown, chunks(opened)), reading)
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise InputError(f"{shown} is not a usable Zarr array: {printable(str(error))}") from None
 
 
 def _read_npz(path: Path, shown: str, reading: Reading) -> DataTable:
@@ -283,16 +340,12 @@ def from_array(shown: str, loaded: NDArray[Any], reading: Reading = AS_IT_IS) ->
         raise InputError(f"{shown} holds values of type {loaded.dtype}; data are real numbers")
     values = loaded.reshape(len(loaded), -1) if loaded.size else loaded.reshape(len(loaded), 1)[:0]
     columns = choose(shown, values.shape[1], None, reading)
-    chosen = values if columns.picked == tuple(range(values.shape[1])) else values[:, list(columns.picked)]
+    picked = None if columns.picked == tuple(range(values.shape[1])) else list(columns.picked)
+    dtype = np.float32 if values.dtype == np.float32 else np.float64
     names = tuple(f"column_{at + 1}" for at in range(columns.count))
     ids = None if columns.id is None else TextColumns(("id",), values[:, [columns.id]].astype(str).tolist())
     cells = TextColumns(names, values.astype(str).tolist()) if reading.whole else None
-    return _finished(columns, _numbers(chosen), reading, ids, cells)
-
-
-def _numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Contiguous float64, or float32 where the file has that."""
-    return np.ascontiguousarray(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
+    return _finished(columns, in_type(shown, values, dtype, picked), reading, ids, cells)
 
 
 def _finished(
@@ -334,53 +387,79 @@ INSTALL = "pip install 'weftc[data]'"
 PANDAS_INDEX = "__index_level_"  # what pandas calls an index without a name
 
 
-def _read_arrow(path: Path, shown: str, reading: Reading) -> DataTable:
-    """Parquet, Arrow (files and streams) and Feather, by how they begin."""
+def require_arrow(what: str) -> Any:
+    """pyarrow, or how to get it."""
     try:
-        pyarrow = import_module("pyarrow")
+        return import_module("pyarrow")
     except ImportError:
-        raise InputError(
-            f"{shown}: reading Parquet, Arrow and Feather needs pyarrow; install it with: {INSTALL}"
-        ) from None
+        raise InputError(f"{what} needs pyarrow; install it with: {INSTALL}") from None
+
+
+def _read_arrow(path: Path, shown: str, reading: Reading) -> DataTable:
+    """Parquet, Arrow (files and streams) and Feather, by how they begin, in blocks."""
+    return _read_batches([path], shown, reading)
+
+
+def _read_batches(paths: Sequence[Path], shown: str, reading: Reading) -> DataTable:
+    """One table of several files with the same columns, read batch by batch."""
+    pyarrow = require_arrow(f"{shown}: reading Parquet, Arrow and Feather")
     try:
-        loaded = _arrow_table(path)
+        schema, batches = _batches(paths[0])
+        kept = [str(name) for name in schema.names if not str(name).startswith(PANDAS_INDEX)]
+        columns = choose(shown, len(kept), kept, reading)
+        places = [at for at, name in enumerate(schema.names) if not str(name).startswith(PANDAS_INDEX)]
+        kinds = [schema.field(places[c]).type for c in columns.picked]
+        single = [_is_single(columns, kind, c) for kind, c in zip(kinds, columns.picked, strict=True)]
+        dtype = np.float32 if all(single) else np.float64
+        names: list[tuple[str]] = []
+        cells: list[list[str]] = []
+
+        def blocks() -> Iterator[NDArray[Any]]:
+            for number, path in enumerate(paths):
+                found, these = (schema, batches) if not number else _batches(path)
+                if found.names != schema.names:
+                    raise InputError(f"{printable(str(path))} has other columns than {printable(str(paths[0]))}")
+                for batch in these:
+                    arrays = [batch.column(at) for at in places]
+                    if columns.id is not None:
+                        names.extend((_text(value),) for value in arrays[columns.id].to_pylist())
+                    if reading.whole:
+                        listed = [array.to_pylist() for array in arrays]
+                        cells.extend([_text(v) for v in row] for row in zip(*listed, strict=True))
+                    yield np.stack([_arrow_numbers(arrays[c], dtype) for c in columns.picked], axis=1)
+
+        values = gathered(shown, blocks())
     except (pyarrow.ArrowException, OSError) as error:
         told = printable(str(error).splitlines()[0])
         raise InputError(f"{shown} is not a usable Parquet, Arrow or Feather file: {told}") from None
-    kept = [str(name) for name in loaded.column_names if not str(name).startswith(PANDAS_INDEX)]
-    loaded = loaded.select(kept)
-    columns = choose(shown, len(kept), kept, reading)
-    arrays = [_arrow_numbers(columns, loaded.column(c), c) for c in columns.picked]
-    values = _numbers(np.stack(arrays, axis=1)) if arrays else np.empty((0, 0))
-    ids = None
-    if columns.id is not None:
-        ids = TextColumns((columns.id_name,), [(_text(v),) for v in loaded.column(columns.id).to_pylist()])
-    cells = None
-    if reading.whole:
-        listed = [column.to_pylist() for column in loaded.columns]
-        cells = TextColumns(tuple(kept), [[_text(v) for v in row] for row in zip(*listed, strict=True)])
-    return _finished(columns, values, reading, ids, cells)
+    ids = None if columns.id is None else TextColumns((columns.id_name,), names)
+    whole = TextColumns(tuple(kept), cells) if reading.whole else None
+    return _finished(columns, values.reshape(len(values), len(columns.picked)), reading, ids, whole)
 
 
-def _arrow_table(path: Path) -> Any:
-    kind = _beginning(path, BEGINNINGS)
+def _batches(path: Path) -> tuple[Any, Iterator[Any]]:
+    """The columns of a file, and its rows in batches."""
+    kind, pyarrow = _beginning(path, BEGINNINGS), import_module("pyarrow")
     if kind == ".parquet":
-        return import_module("pyarrow.parquet").read_table(path)
-    if kind in (".arrow", ".feather"):  # Feather is an Arrow file, and was a format of its own
-        return import_module("pyarrow.feather").read_table(path)
-    with path.open("rb") as file, import_module("pyarrow.ipc").open_stream(file) as stream:
-        return stream.read_all()
+        file = import_module("pyarrow.parquet").ParquetFile(path)
+        return file.schema_arrow, file.iter_batches(batch_size=BATCH)
+    if kind == ".arrow":
+        mapped = import_module("pyarrow.ipc").open_file(pyarrow.memory_map(str(path)))
+        return mapped.schema, (mapped.get_batch(at) for at in range(mapped.num_record_batches))
+    if kind == ".feather":  # it is an Arrow file now, and was a format of its own
+        table = import_module("pyarrow.feather").read_table(path)
+        return table.schema, iter(table.to_batches())
+    stream = import_module("pyarrow.ipc").open_stream(pyarrow.memory_map(str(path)))
+    return stream.schema, iter(stream)
 
 
-def _arrow_numbers(columns: Columns, column: Any, at: int) -> NDArray[Any]:
+def _is_single(columns: Columns, kind: Any, at: int) -> bool:
+    """Whether a column holds float32; an error if it holds no numbers."""
     types = import_module("pyarrow.types")
-    kind = column.type
     if types.is_temporal(kind):
         what = "dates; turn them into numbers first, such as days since the first of them"
     elif types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind):
-        single = types.is_float32(kind)
-        wanted = import_module("pyarrow").float32() if single else import_module("pyarrow").float64()
-        return np.asarray(column.cast(wanted, safe=False).to_numpy(), dtype=np.float32 if single else np.float64)
+        return bool(types.is_float32(kind))
     else:
         what = f"text, not numbers{columns.as_id(at)}" if _is_text(kind) else f"{printable(str(kind))}, not numbers"
     raise InputError(f"{columns.path} {columns.label(at)} holds {what}{columns.without([at])}")
@@ -392,6 +471,12 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(found) or types.is_large_string(found) or types.is_string_view(found))
 
 
+def _arrow_numbers(column: Any, dtype: Any) -> NDArray[Any]:
+    pyarrow = import_module("pyarrow")
+    wanted = pyarrow.float32() if dtype == np.float32 else pyarrow.float64()
+    return np.asarray(column.cast(wanted, safe=False).to_numpy(zero_copy_only=False), dtype=dtype)
+
+
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
@@ -400,23 +485,69 @@ def _text(value: Any) -> str:
 
 
 def write_table(
-    path: Path, values: NDArray[Any], names: Sequence[str], form: Format, labels: TextColumns | None = None
+    path: Path,
+    blocks: Iterable[NDArray[Any]],
+    shape: tuple[int, int],
+    names: Sequence[str],
+    form: Format,
+    labels: TextColumns | None = None,
 ) -> None:
-    """Writes an array (rows, columns) with the shortest digits that read back as the same numbers, behind columns of
-    text where there are any (not in .npy, which holds numbers)."""
+    """Writes blocks of rows as they come, with the shortest digits that read back as the same numbers, behind columns
+    of text where there are any (not in .npy, which holds numbers)."""
     if form == "npy":
-        np.save(path, values[:, 0] if values.shape[1] == 1 else values, allow_pickle=False)
-        return
-    heading = (*(labels.names if labels else ()), *names)
-    separator = "," if form == "csv" else "\t"
+        _write_npy(path, blocks, shape)
+    elif form == "parquet":
+        _write_parquet(path, blocks, names, labels)
+    else:
+        _write_delimited(path, blocks, names, "," if form == "csv" else "\t", labels)
+
+
+def _write_npy(path: Path, blocks: Iterable[NDArray[Any]], shape: tuple[int, int]) -> None:
+    with path.open("xb") as file:
+        for number, block in enumerate(blocks):
+            if not number:
+                wanted = shape[:1] if shape[1] == 1 else shape
+                header = {"descr": np.lib.format.dtype_to_descr(block.dtype), "fortran_order": False, "shape": wanted}
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(np.ascontiguousarray(block).tobytes())
+
+
+def _write_parquet(
+    path: Path, blocks: Iterable[NDArray[Any]], names: Sequence[str], labels: TextColumns | None
+) -> None:
+    pyarrow, parquet = require_arrow("writing Parquet"), import_module("pyarrow.parquet")
+    heading, at, writer = (*(labels.names if labels else ()), *names), 0, None
+    try:
+        for block in blocks:
+            columns = [pyarrow.array(np.ascontiguousarray(column)) for column in block.T]
+            if labels is not None:
+                texts = zip(*labels.rows[at : at + len(block)], strict=True)
+                columns = [*(pyarrow.array(list(text)) for text in texts), *columns]
+            at += len(block)
+            table = pyarrow.table(columns, names=list(heading))
+            writer = writer or parquet.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _write_delimited(
+    path: Path, blocks: Iterable[NDArray[Any]], names: Sequence[str], separator: str, labels: TextColumns | None
+) -> None:
+    heading, at = (*(labels.names if labels else ()), *names), 0
     with path.open("x", encoding="utf-8", newline="\n") as file:
         file.write(separator.join(_cell(name, separator) for name in heading) + "\n")
-        for start in range(0, len(values), ROWS_AT_ONCE):
-            rows = values[start : start + ROWS_AT_ONCE].astype(str).tolist()
-            if labels is not None:
-                before = labels.rows[start : start + ROWS_AT_ONCE]
-                rows = [[*(_cell(t, separator) for t in text), *row] for text, row in zip(before, rows, strict=True)]
-            file.writelines(separator.join(row) + "\n" for row in rows)
+        for block in blocks:
+            for start in range(0, len(block), ROWS_AT_ONCE):
+                rows = block[start : start + ROWS_AT_ONCE].astype(str).tolist()
+                if labels is not None:
+                    before = labels.rows[at : at + len(rows)]
+                    rows = [
+                        [*(_cell(t, separator) for t in text), *row] for text, row in zip(before, rows, strict=True)
+                    ]
+                at += len(rows)
+                file.writelines(separator.join(row) + "\n" for row in rows)
 
 
 def write_text(path: Path, columns: TextColumns, form: Format) -> None:

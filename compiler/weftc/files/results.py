@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +20,29 @@ from weftc.files.preparing import Scaling
 from weftc.files.table import TextColumns
 from weftc_runtime.format.checkpoint import Checkpoint
 
+if TYPE_CHECKING:
+    from weftc_runtime.data.results import Outputs
+
 OBJECTIVE = "(objective)"  # no output can have this name
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """One output: a table with its columns and what a row of it is."""
+    """One output: a table with its columns and what a row of it is; its numbers come in blocks, as they are made."""
 
     name: str
-    values: NDArray[Any]  # (rows, columns)
+    rows: int
+    blocks: Callable[[], Iterator[NDArray[Any]]]
     columns: tuple[str, ...]
     meaning: str
     home: str | None = None  # the set that has a row each
     labels: TextColumns | None = None  # what the user calls the rows
     sizes: tuple[int, ...] | None = None  # of a choice: how many rows chose each
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """All of it, (rows, columns)."""
+        return np.concatenate(list(self.blocks()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +86,42 @@ def only(checkpoint: Checkpoint, names: Sequence[str]) -> Checkpoint:
     return replace(checkpoint, program=program, tensors=tensors)
 
 
-def to_results(values: Mapping[str, Any], names: Sequence[str], checked: Checked, feeds: Feeds) -> list[ResultTable]:
+def to_results(values: Outputs, names: Sequence[str], checked: Checked, feeds: Feeds) -> list[ResultTable]:
     """The chosen outputs as tables, with what the user calls their rows."""
     found = []
     for name in names:
         home = _home(name, checked)
-        found.append(replace(_result(name, values[name], checked, feeds), home=home, labels=feeds.labels(home)))
+        found.append(replace(_result(name, values, checked, feeds), home=home, labels=feeds.labels(home)))
     return found
 
 
-def _result(name: str, value: Any, checked: Checked, feeds: Feeds) -> ResultTable:
-    from weftc_runtime.data.results import OneHot
+def _result(name: str, outputs: Outputs, checked: Checked, feeds: Feeds) -> ResultTable:
+    from weftc_runtime.data.results import Lazy, OneHot
 
-    across = _across(name, checked)
+    def blocks() -> Iterator[NDArray[Any]]:
+        return (block.detach().cpu().numpy() for block in outputs.blocks(name))
+
+    across, value = _across(name, checked), outputs.unmade()[name]
+    if isinstance(value, Lazy) and value.rows is not None:
+        rows, width = value.count, value.width
+    else:
+        value = outputs[name]
+        rows = value.shape[0] if len(value.shape) else 1
+        width = 1 if isinstance(value, OneHot) else max(1, value.numel() // max(1, rows))
     if isinstance(value, OneHot):
-        indices = _matrix(value.indices)
-        chosen = indices[:, 0][indices[:, 0] >= 0]
-        sizes = tuple(np.bincount(chosen, minlength=value.columns).tolist())
+        counts = [np.bincount(block[block >= 0], minlength=value.columns) for block in blocks()]
         said = f"index of {across}, counted from 0"
-        return ResultTable(name, indices, (f"{across}_index_from_0",), said, sizes=sizes)
-    table = _matrix(value)
-    width = table.shape[1]
+        return ResultTable(
+            name, rows, blocks, (f"{across}_index_from_0",), said, sizes=tuple(np.sum(counts, axis=0).tolist())
+        )
     if across is not None:
         labels = tuple(f"{across}_{at}" for at in range(width))
-        return ResultTable(name, table, labels, f"one column for each of {across}, counted from 0")
+        return ResultTable(name, rows, blocks, labels, f"one column for each of {across}, counted from 0")
     known = _coordinates(name, checked, feeds)
     if known is not None and len(known) == width:
-        return ResultTable(name, table, known, "")
-    return ResultTable(name, table, (name,) if width == 1 else tuple(f"{name}_{at}" for at in range(width)), "")
+        return ResultTable(name, rows, blocks, known, "")
+    labels = (name,) if width == 1 else tuple(f"{name}_{at}" for at in range(width))
+    return ResultTable(name, rows, blocks, labels, "")
 
 
 # ---- beside the data -------------------------------------------------------------------------------------------------
@@ -130,10 +147,11 @@ def joined_columns(joining: Joining, results: Sequence[ResultTable]) -> TextColu
         if result.home != joining.home:
             continue
         single = len(result.columns) == 1
+        values = result.values
         for at, column in enumerate(result.columns):
             name = result.name if single else f"{result.name}_{column}"
             names.append(name if name not in names else f"{name}_output")
-            written = dict(zip(used, result.values[:, at].astype(str).tolist(), strict=True))
+            written = dict(zip(used, values[:, at].astype(str).tolist(), strict=True))
             for number, row in enumerate(rows):
                 row.append(written.get(number, ""))
     return TextColumns(tuple(names), rows)
@@ -178,9 +196,3 @@ def _coordinates(name: str, checked: Checked, feeds: Feeds) -> tuple[str, ...] |
         if dim is not None and checked.fields[fed].width == dim and table.names is not None and all(table.names):
             return table.names
     return None
-
-
-def _matrix(value: Any) -> NDArray[Any]:
-    """A tensor or array as rows and columns; a number is one row of one."""
-    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    return array.reshape(array.shape[0] if array.ndim else 1, -1)

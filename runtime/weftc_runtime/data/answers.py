@@ -86,11 +86,26 @@ def outputs(run: Run, again: bool) -> Outputs:
     found: dict[str, Any] = {}
     for output in run.program.outputs:
         problems = redone[output.again] if again and output.again is not None else run.problems
-        if output.kind == "pattern" or run.defers(output, problems):  # n x k: made only when somebody asks for it
+        if output.kind == "pattern":  # n x k: made only when somebody asks for it
             found[output.name] = Lazy(partial(answer, run, output, problems))
+        elif run.defers(output, problems):
+            found[output.name] = _in_blocks(run, output, problems)
         else:
             found[output.name] = answer(run, output, problems)
     return Outputs(found)
+
+
+def _in_blocks(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Lazy:
+    """A pair field that is made where it is read: whole, or some rows of it at a time."""
+    make = partial(answer, run, output, problems)
+    if run.batch.batched:
+        return Lazy(make)
+    held, dtype = run.held(problems[0], output.stream, output.slot), run.engine.dtype
+
+    def rows(part: slice) -> Tensor:
+        return _fitting(output, held.rows(part).to(dtype), dtype)
+
+    return Lazy(make, rows, held.tokens, held.width)
 
 
 def answer(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tensor | OneHot:

@@ -62,9 +62,12 @@ class OneHot:
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """A value that is made when it is first asked for."""
+    """A value that is made when it is first asked for; `rows` makes some rows of it, where all need not be there."""
 
     make: Callable[[], Any]
+    rows: Callable[[slice], Tensor] | None = None
+    count: int = 0  # of rows
+    width: int = 0
 
 
 class _Named(Mapping[str, Any]):
@@ -104,6 +107,18 @@ class _Named(Mapping[str, Any]):
 
 class Outputs(_Named):
     """The named outputs of a run: tensors, or `OneHot`. Patterns (queries x keys) are made when they are asked for."""
+
+    def blocks(self, name: str, entries: int = 1 << 17) -> Iterator[Tensor]:
+        """An output in blocks of rows, in order; one that is not made yet is made block by block and not kept."""
+        value = self._values.get(name)
+        if isinstance(value, Lazy) and value.rows is not None:
+            size = max(1, entries // max(1, value.width))
+            yield from (value.rows(slice(at, min(value.count, at + size))) for at in range(0, value.count, size))
+            return
+        value = self[name]
+        whole = value.indices if isinstance(value, OneHot) else value
+        rows = whole.reshape(whole.shape[0] if whole.dim() else 1, -1)
+        yield from rows.split(max(1, entries // max(1, rows.shape[1])))
 
 
 Later = Mapping[Literal["final", "objective"], Lazy]

@@ -282,20 +282,23 @@ def stream_head(call: HeadTask) -> HeadOutput:
     stream = StreamedHead(call)
     stream.ready()
     many = call.queries
-    rows = max(1, TILE // min(len(call.keys), KEYS))
+    rows = max(1, TILE // max(min(len(call.keys), KEYS), 4 * len(call.lens.query.columns)))
     query_blocks = [slice(start, min(many, start + rows)) for start in range(0, many, rows)]
 
-    def whole(block: slice) -> Tensor:
+    out = torch.empty(many, len(call.lens.writes), dtype=torch.float64, device=call.device)
+
+    def whole(block: slice) -> None:
         query, size = stream.query_features(block), block.stop - block.start
         found: Tile | None = None
         for keys in stream.key_blocks:
             tile = stream.tile(stream.scores(query, size, keys), keys)
             found = tile if found is None else stream.merge(found, tile)
         assert found is not None
-        return stream.finish(found, block)
+        out[block] = stream.finish(found, block)
 
     if len(query_blocks) > 1:
-        return HeadOutput(torch.cat(each(whole, query_blocks, call.device)))
+        each(whole, query_blocks, call.device)
+        return HeadOutput(out)
     query = stream.query_features(query_blocks[0])
     size = max(1, TILE // many)
     stream.key_blocks = blocks(len(call.keys), 1, size)
