@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from weftc_runtime.data import answers
+from weftc_runtime.data.arrays import tensor_of
 from weftc_runtime.data.hooks import Named, blocks
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.reader import SETTINGS, Batch, Reader, call_of
@@ -35,6 +36,7 @@ from weftc_runtime.machines.conditions import short_leads
 from weftc_runtime.machines.lost_digits import lost_digits
 from weftc_runtime.machines.planned import Linear
 from weftc_runtime.machines.run import Run, Sites, is_unrolled
+from weftc_runtime.machines.saved_run import SavedRun, fingerprint, identity_of
 from weftc_runtime.plan.instructions import Plan, Uncovered
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.reference.weights import Weights
@@ -74,6 +76,7 @@ class GivenInputs:
 
     named: Mapping[str, Any]
     batch: Batch | None = None
+    started: frozenset[str] = frozenset()  # inputs that start by themselves
 
 
 class Model(nn.Module):
@@ -191,6 +194,7 @@ class Model(nn.Module):
         limit: int = 300,
         progress: Progress | None = None,
         until: Until | None = None,
+        resume: str | os.PathLike[str] | None = None,
         **named: Any,
     ) -> Outputs:
         """Runs the algorithm: `model(x=..., c=...)` -> outputs by name, as the layers hold them.
@@ -203,9 +207,11 @@ class Model(nn.Module):
         noise         {random field: array [layers, tokens, columns]} instead of the generator
         progress      called before the first layer and after each: `weftc_runtime.Progress`
         until         shown the stored fields before and after every layer; when it says True, the run ends
+        resume        a folder that keeps the state between layers; a run that was ended goes on from there
         """
         settings: dict[str, Any] = {"layers": layers, "seed": seed, "mask": mask, "noise": noise}
         settings |= {"until_stable": until_stable, "limit": limit, "progress": progress, "until": until}
+        settings |= {"resume": resume}
         return self._answer(self._named(inputs, named), settings, partial(answers.outputs, again=False))
 
     def final(self, inputs: Any = None, /, **options: Any) -> Outputs:
@@ -376,6 +382,7 @@ class Model(nn.Module):
         progress: Progress | None = None,
         tracer: answers.Tracer | None = None,
         until: Until | None = None,
+        resume: str | os.PathLike[str] | None = None,
         linear: bool = False,
     ) -> Run:
         for name, told in (("progress", progress), ("until", until)):
@@ -383,7 +390,10 @@ class Model(nn.Module):
                 raise RunError(f"{name} is a {type(told).__name__}; it must be a function")
         many = self._how_many(layers, until_stable, limit)
         tell, total, place = progress or silence, None if until_stable else many, self._place()
+        saved = None if resume is None else self._saved(resume, given, seed)
         run = self._begin(given, seed, mask, noise, many, linear, tell)
+        if saved is not None and run.batch.batched:
+            raise RunError("`resume` keeps the state of one problem, not of a batch")
         if tracer is not None:
             tracer.watch(run)
         with alone() if isinstance(run.engine, Linear) else nullcontext():
@@ -392,16 +402,18 @@ class Model(nn.Module):
             run.prelude()
             if tracer is not None:
                 tracer.started()
-            tell("layer", 0, total)
-            index = 0
+            index = 0 if saved is None else saved.restore(run)
+            tell("layer", index, total)
             while index < many:
-                one = progress is not None or until is not None
+                one = progress is not None or until is not None or saved is not None
                 before = None if until is None else place.back(answers.glimpse(run))
                 leap = 0 if tracer is not None else run.leap(index, 1 if one else many - index, until_stable)
                 if not leap and not run.layer(index, until_stable):
                     break
                 index += leap or 1
                 tell("layer", index, total)
+                if saved is not None and index < many and not all(run.stable):
+                    saved.layer_done(run, index, self._started(run, given))
                 if tracer is not None:
                     tracer.layer_done()
                 if until is not None and before is not None and until(before, place.back(answers.glimpse(run))):
@@ -409,6 +421,22 @@ class Model(nn.Module):
         run.part()
         self._note(run)
         return run
+
+    def _saved(self, folder: str | os.PathLike[str], given: GivenInputs, seed: Seed) -> SavedRun:
+        """The folder of a run; what inputs started with there they start with again."""
+        if seed is not None and not isinstance(seed, int | np.integer):
+            raise RunError("`resume` keeps the state of one problem; give one seed")
+        rows = {name: tensor_of(shown(name), value) for name, value in given.named.items() if value is not None}
+        seen = {name: fingerprint(value) for name, value in rows.items()}
+        saved = SavedRun.of(folder, identity_of(self.program, self._tensors(), self.dtype, int(seed or 0), seen))
+        if given.batch is None:
+            given.started = frozenset(item.name for item in self.program.inputs if item.name not in rows)
+            given.named = {**given.named, **rows, **saved.inputs()}
+        return saved
+
+    def _started(self, run: Run, given: GivenInputs) -> dict[str, Tensor]:
+        """The inputs that nobody gave."""
+        return {name: rows.value for name, rows in run.batch.values.items() if name in given.started}
 
     def _how_many(self, layers: int | None, until_stable: bool, limit: int) -> int:
         for name, value in (("layers", layers), ("limit", limit)):

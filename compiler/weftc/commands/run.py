@@ -87,6 +87,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="give soft sums the same bits whatever the threads and batches (slower; hard sums always have them)",
     )
     add_styles(parser)
+    parser.add_argument(
+        "--resume",
+        metavar="FOLDER",
+        help="keep the state between layers in FOLDER; the same command goes on from there if the run is ended",
+    )
     parser.add_argument("-o", dest="output", metavar="FOLDER", help="folder to write (default NAME-out)")
     add_force(parser, "folder of results")
     parser.add_argument("--outputs", metavar="A,B", help="outputs to write (default: all but those over two open sets)")
@@ -110,6 +115,7 @@ def run(options: argparse.Namespace) -> int:
     checkpoint = compile_target(target, Settings(feeds.dims, chosen.params, chosen.layers, chosen.styles))
     _require_objective(options, target, checkpoint.program)
     from weftc.files.results import OBJECTIVE, chosen_outputs, join_rows, only, to_results
+    from weftc_runtime.machines.saved_run import forget
 
     names = chosen_outputs(checkpoint.program.outputs, options.outputs)
     joined = join_rows(names, target.checked, feeds) if options.join else None
@@ -120,6 +126,8 @@ def run(options: argparse.Namespace) -> int:
     best = _best(options, only(checkpoint, names), feeds, depth)
     results = to_results(best.values, names, target.checked, feeds)
     _write(folder, results, target.checked, options, feeds, joined)
+    if options.resume:
+        forget(options.resume)
     summary = {
         "ok": True,
         "name": target.name,
@@ -148,6 +156,10 @@ def _results_of(checked: Checked) -> list[str]:
 def _refuse_contradictions(options: argparse.Namespace) -> None:
     if options.limit is not None and options.layers is not None:
         raise UsageError("--limit is for runs until stable; with --layers the number is fixed")
+    if options.resume and options.n_init > 1:
+        raise UsageError(
+            "--resume keeps the state of one run; run every start by itself, with --seed and a folder each"
+        )
     if options.join and options.format == "parquet":
         raise UsageError("--join writes rows as they are in their file, which is text; use --format csv or tsv")
     if options.format == "npy" and (options.join or options.id):
@@ -247,7 +259,7 @@ def _compute(
     rows = max((len(table.values) for table in feeds.tables.values()), default=0)
     with progress(f"running {model.program.name}", rows=rows) as line, told_by_file(feeds):
         arrays = {name: _in_precision(name, array, options.dtype) for name, array in feeds.arrays.items()}
-        values = model.final(arrays, seed=seed, progress=line, **depth)
+        values = model.final(arrays, seed=seed, progress=line, resume=options.resume, **depth)
     return model.report, values
 
 

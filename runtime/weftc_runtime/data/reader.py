@@ -26,7 +26,7 @@ from weftc_runtime.errors import RunError, shown, suggestion
 from weftc_runtime.format.program import Input, Program
 
 # what a call takes besides inputs
-SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until")
+SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until", "resume")
 
 
 @dataclass(slots=True)
