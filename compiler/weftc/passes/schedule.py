@@ -78,8 +78,8 @@ def _levels(step: NormalStep, depth: int, folds: bool, shown: set[NormalSlot]) -
     at: dict[NormalSlot, int] = {}
 
     def latest(slot: NormalSlot) -> int:
-        """The last level at which a slot may be computed, given when its readers are."""
-        out = depth
+        """The last level at which a slot may be computed, given when its readers are: before heads with the commit."""
+        out = depth - 1 if folds and not isinstance(slot.content, Attended) else depth
         for reader in readers.get(slot, ()):
             head = isinstance(reader.content, Attended)
             out = min(out, (at.get(reader, reader.level) - 1) if head else latest(reader))

@@ -550,17 +550,22 @@ class Encoder:
             row[0][:2] == (slot, first + at) for at, row in enumerate(rows)
         )
 
-    def _check_constant(self, plan: HeadPlan, matrices: Iterable[str]) -> None:
-        """Refuses a head whose classes of keys depend on data."""
-        lens, stream = self.prepared.head(plan.head).query, self.streams[plan.head.query]
-        for name in Lens(lens.columns, {matrix: lens.matrices[matrix] for matrix in matrices}).slots(stream):
-            embed = self.embedded.get((stream.name, name))
-            if embed is None or embed.kind not in ("one", "identity") or (stream.name, name) in self.written:
-                raise Uncovered(f"head {plan.head.name} counts keys by numbers that may change")
+    def _check_constant(self, plan: HeadPlan, scored: bool) -> None:
+        """Refuses a head whose classes of keys depend on data, on either side; `scored`: by masks and scores."""
+        head = self.prepared.head(plan.head)
+        for lens, called in ((head.query, plan.head.query), (head.keys, plan.head.keys)):
+            stream = self.streams[called]
+            counts = ("mask", "score", "self.row") if scored else ("mask",)
+            read = {name: matrix for name, matrix in lens.matrices.items() if name.startswith(counts)}
+            for name in Lens(lens.columns, read).slots(stream):
+                embed = self.embedded.get((called, name))
+                constant = embed is not None and embed.kind in ("one", "identity") and (called, name) not in self.written
+                if not constant and not (lens is head.keys and name == plan.index):
+                    raise Uncovered(f"head {plan.head.name} counts keys by numbers that may change")
 
     def _gather(self, plan: HeadPlan, out: int, path: str) -> None:
         head, lens = plan.head, self.prepared.head(plan.head)
-        self._check_constant(plan, (name for name in lens.query.matrices if name != "self.value"))
+        self._check_constant(plan, scored=True)
         call = self.calls(plan)
         found = classes_of(call)
         assert found.scores is not None
@@ -594,7 +599,7 @@ class Encoder:
         head, lens, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
         if self._kind((head.keys, plan.index)) != INDEX or (head.keys, plan.index) in self.derived:
             raise Uncovered(f"head {head.name} looks at members of what is no index")
-        self._check_constant(plan, (part.q for mask in lens.head.masks for part in mask.score.parts))
+        self._check_constant(plan, scored=False)
         eligible = classes(self.calls(plan), scored=False).eligible
         if bool(eligible[:, -1].any()) or bool((eligible.sum(0) > 1).any()):
             raise Uncovered("a key counts for several queries, or without an index")

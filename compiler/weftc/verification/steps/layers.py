@@ -195,12 +195,12 @@ class Judge:
         With `range_too`, whether something on its way leaves the range of float64.
         """
         world = self.whole.world(before)
-        fields = before
+        fields, errors = before, dict[str, float]()
         for number in range(layer, self.watched.depth or layer + 1):
             drawn = self.watched.noise(case, world.sizes, number)
             logs: Arrays = {}
             for step, (equations, settled) in enumerate(self.steps):
-                if self.watched.is_outside(fields):  # an unrolled model is only seen whole
+                if self.watched.is_outside(fields, errors):  # the fields of the model itself are not seen there
                     return True
                 try:
                     made = self.whole.step(step, fields, drawn, logs)
@@ -218,6 +218,7 @@ class Judge:
                     limits = bounds(made.world, equations, self.distances, self.given)
                     for name in set(written) - settled:
                         allowed = tolerance(limits[name], fields[name], self.dtype)
+                        errors[name] = allowed.allowed
                         tiny = np.abs(fields[name]) <= allowed.bound + allowed.smallest
                         fields = {**fields, name: np.where(tiny, 0.0, fields[name])}
         try:

@@ -58,14 +58,20 @@ class Watched:
         self.depth = model.program.layers if unrolled else None  # the only number of layers it runs
         self.ends = tuple(_ends(model.program))
 
-    def is_outside(self, fields: Arrays) -> bool:
-        """Whether stored fields break a condition under which the model claims to equal its spec."""
+    def is_outside(self, fields: Arrays, errors: Mapping[str, float] | None = None) -> bool:
+        """Whether fields break a condition of the model; with `errors`, whether fields that near to them may."""
         for condition in self.model.program.conditions:
-            values = [np.asarray(fields[slot], np.float64) + 0.0 for slot in condition.slots if slot in fields]
+            slots = [slot for slot in condition.slots if slot in fields]
+            values = [np.asarray(fields[slot], np.float64) + 0.0 for slot in slots]
             if condition.kind == "distinct":
                 rows = np.concatenate([v.reshape(len(v), -1) for v in values], axis=1)
                 if len(np.unique(rows, axis=0)) < len(rows):
                     return True
+                if errors:
+                    gaps = [[2 * errors.get(slot, 0.0)] * v[0].size for slot, v in zip(slots, values, strict=True)]
+                    near = np.concatenate(gaps)
+                    if any((np.abs(rows[:at] - row) <= near).all(axis=1).any() for at, row in enumerate(rows)):
+                        return True
             if condition.kind == "bounded" and self._exceeds(condition, fields):
                 return True
         return False
