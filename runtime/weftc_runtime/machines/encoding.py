@@ -559,8 +559,8 @@ class Encoder:
             read = {name: matrix for name, matrix in lens.matrices.items() if name.startswith(counts)}
             for name in Lens(lens.columns, read).slots(stream):
                 embed = self.embedded.get((called, name))
-                constant = embed is not None and embed.kind in ("one", "identity") and (called, name) not in self.written
-                if not constant and not (lens is head.keys and name == plan.index):
+                constant = embed is not None and embed.kind in ("one", "identity")
+                if (not constant or (called, name) in self.written) and (lens is head.query or name != plan.index):
                     raise Uncovered(f"head {plan.head.name} counts keys by numbers that may change")
 
     def _gather(self, plan: HeadPlan, out: int, path: str) -> None:
