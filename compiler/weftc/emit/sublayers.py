@@ -76,7 +76,7 @@ class Emitter:
             a, mix = columns.rows([(made.form, slot.width)]), np.eye(slot.width)
             if function == "unit" and made.fallback is not None:
                 b = columns.rows([(made.fallback, slot.width)])
-            if function == "unit" and styles.norm == "layer":
+            if function == "unit" and styles.norm == "layer" and slot.width > 1:  # a sign must not be rounded
                 mix = lifted(np.eye(slot.width)).T
                 function, a, b = "layer", lifted(a), None if b is None else lifted(b)
             elif function == "select":
