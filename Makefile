@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 OUT    ?= out
 
-.PHONY: run test test-slow lint format tables docs bench clean browser pictures site site-test
+.PHONY: run test test-slow lint format tables docs bench clean browser pictures site site-test interop-test
 
 run: $(STAMP)
 	@rm -rf $(OUT) && mkdir -p $(OUT)
@@ -49,6 +49,11 @@ browser: $(STAMP)
 	  echo "the browser tests did not run: there is no chromedriver, and it can be installed here only by hand"; \
 	  echo "install Chromium and its driver (Debian: apt install chromium chromium-driver), then: make browser"; \
 	fi
+
+# TransformerLens, nnsight, accelerate and the hub on compiled models.
+interop-test: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[interop]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m interop tests/interop $(ARGS)
 
 # The site with its playground, into out/site: pages of the project, the gallery, the API. Needs npm, for Pyodide and its NumPy.
 site: $(STAMP)

@@ -25,12 +25,14 @@ from weftc.tools.doc_tables.codes import ELLIPSIS, codes
 from weftc.tools.doc_tables.costs import costs
 from weftc.tools.doc_tables.ebnf import productions
 from weftc.tools.doc_tables.signatures import described, public
+from weftc.tools.doc_tables.sites import sites
 from weftc.tools.doc_tables.tables import TABLES
 
 DOCS = ROOT / "docs"
 PLAYED = (
     "tutorial",
     "export",
+    "hooks",
     "language",
     "constructions",
     "exactness",
@@ -40,7 +42,7 @@ PLAYED = (
     "python",
 )
 PEOPLE = tuple(sorted(f"for/{path.stem}" for path in (DOCS / "for").glob("*.md")))
-GENERATED = ("styles", "language", "errors", "python")
+GENERATED = ("styles", "language", "errors", "python", "hooks")
 TESTS = ROOT / "tests"
 
 
@@ -141,6 +143,8 @@ def generated(name: str) -> str:
         return costs()
     if name == "messages":
         return messages()
+    if name == "sites":
+        return sites()
     if name in TABLES:
         return TABLES[name]()
     return described(name, public()[name])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from weftc_runtime.data import answers
 from weftc_runtime.data.arrays import tensor_of
-from weftc_runtime.data.hooks import Named, blocks
+from weftc_runtime.data.hooks import LayerSites, Named, blocks
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.reader import SETTINGS, Batch, Reader, call_of
 from weftc_runtime.data.results import Fields, Outputs, Report, Trace
@@ -37,6 +37,7 @@ from weftc_runtime.machines.lost_digits import lost_digits
 from weftc_runtime.machines.planned import Linear
 from weftc_runtime.machines.run import Run, Sites, is_unrolled
 from weftc_runtime.machines.saved_run import SavedRun, fingerprint, identity_of
+from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, site_names
 from weftc_runtime.plan.instructions import Plan, Uncovered
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.reference.weights import Weights
@@ -117,6 +118,7 @@ class Model(nn.Module):
         self.prelude = blocks(program.prelude, streams)
         self.blocks = blocks(program.layer, streams)
         self.readout = blocks(program.readout, streams)
+        self.layers = LayerSites(program)
 
     # ------------------------------------------------------------------ as a module
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
@@ -250,6 +252,24 @@ class Model(nn.Module):
         self.report = replace(self.report, backend="reference", why=why)
         return found
 
+    # ------------------------------------------------------------------ looking in
+    def sites(self) -> list[str]:
+        """The names of all places where a run can be looked at or changed; `layers.{t}.` in front means one layer."""
+        return site_names(self)
+
+    def run_with_cache(self, inputs: Any = None, /, *, names: Names = None, **options: Any) -> tuple[Outputs, Cache]:
+        """Outputs and activations by name. `names`: a name, names, patterns with `*`, or a test; None keeps all."""
+        with caching(self, names) as cache:
+            return self(inputs, **options), cache
+
+    def patch(self, edits: Mapping[str | tuple[str, str], Replacement], seed: int = 0) -> AbstractContextManager[None]:
+        """Runs inside this context have activations replaced: name -> tensor, function, `zero`, `mean`, `resample`.
+
+        A pair of names is a path: what the first adds to the residual is replaced as the second reads it, and
+        nowhere else. `seed` is that of `resample`.
+        """
+        return patched(self, edits, seed)
+
     def start(self, inputs: Any = None, /, *, seed: Seed = None, mask: Arrays = None, **named: Any) -> Fields:
         """The stored fields before the first layer, each [tokens, width]."""
         given = self._named(inputs, named)
@@ -333,7 +353,7 @@ class Model(nn.Module):
         tensors = self._tensors()
         try:
             why = ROTATED if self.program.rotated else ""
-            why = why or hindrance((self.prelude, self.blocks, self.readout), tensors, batch)
+            why = why or hindrance((self.prelude, self.blocks, self.readout, self.layers), tensors, batch)
             if why:
                 raise Uncovered(why)
             prepared = self._planner.prepared(tensors)
@@ -476,7 +496,7 @@ class Model(nn.Module):
     ) -> Run:
         prepared = self._linear(batch, linear)
         weights = Weights(self._tensors(), self._structures)
-        sites, given = Sites(self.prelude, self.blocks, self.readout), (batch, places, noise or {})
+        sites, given = Sites(self.prelude, self.blocks, self.readout, self.layers), (batch, places, noise or {})
         return Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared)
 
     def _note(self, run: Run) -> None:

@@ -27,27 +27,17 @@ def inner_product(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.transpose(-1, -2)
 
 
-def distance_features(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys whose inner product is |q - k|^2 = -2 <q, k> + |k|^2 + |q|^2.
-
-    Both are shifted by the mean key first, so that little cancels.
-    """
-    centre = k.mean(-2, keepdim=True)
-    q, k = q - centre, k - centre
-    one_q, one_k = torch.ones_like(q[..., :1]), torch.ones_like(k[..., :1])
-    square_q, square_k = q.square().sum(-1, keepdim=True), k.square().sum(-1, keepdim=True)
-    return torch.cat([-2 * q, one_q, square_q], -1), torch.cat([k, square_k, one_k], -1)
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, eligible: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Ordinary softmax attention with scale 1, and which queries have no eligible key."""
+def attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, eligible: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Ordinary softmax attention with scale 1 and a bias, and which queries have no eligible key."""
     none = torch.zeros_like(q[..., :1], dtype=torch.bool)
     if eligible is not None:
         eligible = eligible.expand(*q.shape[:-1], k.shape[-2])
         none = ~eligible.any(-1, keepdim=True)
-        eligible = (eligible | none).reshape(-1, 1, q.shape[-2], k.shape[-2])
+        bias = torch.zeros_like(eligible, dtype=q.dtype) if bias is None else bias
+        bias = torch.where(none, torch.zeros_like(bias), masked(bias, eligible))
+    mask = None if bias is None else bias.reshape(-1, 1, q.shape[-2], k.shape[-2])
     a, b, c = (z.reshape(-1, 1, *z.shape[-2:]) for z in (q, k, v))
-    read = F.scaled_dot_product_attention(a, b, c, attn_mask=eligible, scale=1.0)
+    read = F.scaled_dot_product_attention(a, b, c, attn_mask=mask, scale=1.0)
     return read.reshape(*q.shape[:-1], v.shape[-1]), none
 
 
@@ -119,7 +109,7 @@ def best_percent(score: Tensor, eligible: Tensor, numerator: int, denominator: i
 def normmax(score: Tensor, eligible: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Even weights on the best m keys, m smallest with gamma * sum of (score - next best) >= 1."""
     ordered = masked(score, eligible).sort(dim=-1, descending=True).values
-    following = torch.cat([ordered[..., 1:], torch.full_like(ordered[..., :1], -torch.inf)], -1)
+    following = F.pad(ordered, (0, 1), value=-torch.inf)[..., 1:]
     first = ordered[..., :1]
     shifted = torch.where(ordered == -torch.inf, torch.zeros_like(ordered), ordered - first)
     rank = torch.arange(1, score.shape[-1] + 1, device=score.device).to(score.dtype)
@@ -155,12 +145,13 @@ def softmax(score: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(eligible, safe.softmax(-1), torch.zeros_like(score)), none
 
 
-def normalize(score: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
+def normalize(score: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """s / sum of s over the candidates."""
     weights = torch.where(eligible, score, torch.zeros_like(score))
     mass = weights.sum(-1, keepdim=True)
     none = mass == 0
-    return weights / torch.where(none, torch.ones_like(mass), mass), none
+    clear = cancelled(mass, weights.abs().sum(-1, keepdim=True))
+    return weights / torch.where(none, torch.ones_like(mass), mass), none, clear
 
 
 def plain_sum(score: Tensor, eligible: Tensor) -> Tensor:
@@ -214,6 +205,13 @@ def select(a: Tensor, b: Tensor) -> Tensor:
 def settled(a: Tensor) -> Tensor:
     """Values that do not exist (yet), such as the logarithm of 0, as 0: nothing reads them."""
     return torch.where(torch.isfinite(a), a, torch.zeros_like(a))
+
+
+def cancelled(a: Tensor, terms: Tensor) -> Tensor:
+    """How clear it is that vectors are not zero: the least length, relative to what was added up."""
+    length, size = a.abs().amax(-1), terms.amax(-1)
+    ratio = length / torch.where(size == 0, torch.ones_like(size), size)
+    return least(torch.where(size == 0, torch.full_like(ratio, torch.inf), ratio))
 
 
 def different(queries: Tensor) -> Tensor:

@@ -384,10 +384,11 @@ class _Writer:
                 value = f"{a} * {b}"
             case "select":
                 value = f"{self.part('select')}({a}, {b})"
-            case "unit":
-                value = f"{self.part('unit')}({a}, {b})"
-            case "layer":
-                value = f"{self.part('unit')}({self.part('centred')}({a}), {b})"
+            case "unit" | "layer":
+                self.say(f"vector = {a if ffn.function == 'unit' else self.part('centred') + f'({a})'}", indent)
+                self.say(f"terms = F.linear({z}.abs(), {self.tensor(ffn.a)}.abs())", indent)
+                self.say(f"margins.append({self.part('cancelled')}(vector, terms))", indent)
+                value = f"{self.part('unit')}(vector, {b})"
             case function:
                 value = FUNCTIONS[function].format(a)
         stream = self.program.stream(ffn.stream)
@@ -481,15 +482,12 @@ class _Writer:
             self.say(f"{name} = {self.part('unless')}(none, {name}, None)", indent)
 
     def _attention(self, head: Head, name: str, q: str, k: str, restricted: bool, indent: int) -> None:
-        """A softmax head as ordinary attention: its score as one inner product."""
+        """A softmax head as ordinary attention: distances, taken from differences, are its bias."""
         queries, keys = [], []
-        for number, part in enumerate(head.score.parts):
+        distances = Score(tuple(part for part in head.score.parts if part.kind == "l2"))
+        for number, part in enumerate(part for part in head.score.parts if part.kind == "dot"):
             a, b = f"q{number}", f"k{number}"
             self.say(f"{a}, {b} = {self.linear(q, part.q)}, {self.linear(k, part.k)}", indent)
-            if part.kind == "l2":
-                self.say(f"{a}, {b} = {self.part('distance_features')}({a}, {b})", indent)
-            if part.coefficient is not None:
-                self.say(f"{a} = {self.tensor(part.coefficient)} * {a}", indent)
             if part.scale is not None:
                 side, row = part.scale
                 scaled, z = (a, q) if side == "query" else (b, k)
@@ -498,8 +496,12 @@ class _Writer:
             keys.append(b)
         if not queries:
             queries, keys = [f"torch.zeros_like({q}[..., :1])"], [f"torch.zeros_like({k}[..., :1])"]
+        if distances.parts:
+            self._score(distances, "bias", q, k, indent)
         value = self.linear(k, head.value)
-        called = f"{self.part('attention')}({_joined(queries)}, {_joined(keys)}, {value}, eligible)"
+        bias = "bias" if distances.parts else None
+        self.say(f"values = {value}", indent)
+        called = f"{self.part('attention')}({_joined(queries)}, {_joined(keys)}, values, {bias}, eligible)"
         self.say(f"{name}, none = {called}", indent)
         self._otherwise(head, name, q, restricted, indent)
 
@@ -526,6 +528,8 @@ class _Writer:
             case "normmax":
                 assert how.gamma is not None
                 decided = f"{self.part('normmax')}(score, eligible, {_number(how.gamma)})"
+            case "normalize":
+                decided = f"{self.part('normalize')}(score, eligible)"
             case kind:
                 words = {"sum": "plain_sum", "exp": "exponential", "lse": "log_sum_exp", "max": "largest"}
                 word = self.part(words.get(kind, kind))

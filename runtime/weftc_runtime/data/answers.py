@@ -5,7 +5,7 @@ Rows of a batch go back to the places they came from; padding is zero, and -1 am
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -173,7 +173,7 @@ def _pattern(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Te
         null = problem.nulls.get(head.keys)
         head_run = HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, null=null)
         head_run.watch(problem, engine.upkeep)
-        pattern = _drained(head_run.run(True))[:, : len(problem.z[head.keys])]
+        pattern = next(head_run.run({"hook_pattern"}))[1][:, : len(problem.z[head.keys])]
         if output.scale is not None:
             if problem.faults:
                 lost = together(problem.faults, head.query, engine.upkeep.slots_read_by(head.query, output.scale))
@@ -187,14 +187,6 @@ def _pattern(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Te
     keys = run.batch.layouts[head.keys]
     wide = [keys.spread(part.T, number).T for number, part in enumerate(parts)]
     return _placed_back(run, wide, head.query)
-
-
-def _drained(pieces: Generator[tuple[str, Tensor], Tensor, Any]) -> Tensor:
-    """The pattern of a head that nobody changes."""
-    kind, tensor = next(pieces)
-    while kind != "pattern":
-        kind, tensor = pieces.send(tensor)
-    return tensor
 
 
 class Tracer:

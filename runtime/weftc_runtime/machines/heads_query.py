@@ -15,6 +15,7 @@ from weftc_runtime.machines.head_task import HeadOutput, HeadTask, ListedRows, R
 from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.narrow import HeadLens
 from weftc_runtime.plan.structure import table
+from weftc_runtime.reference.feed_forward import unwatched
 from weftc_runtime.reference.head import HeadResult, HeadRun
 
 FEW = 1 << 16  # scores of a head that are made at once
@@ -93,8 +94,7 @@ def _one_query(call: HeadTask, head: Head, number: int, members: Tensor | None, 
     run = HeadRun(
         lens.head, lens.weights, {"query": query, "keys": keys}, radii, cast(RationalScores, asked), False, noted
     )
-    result = _finished(run)
-    return result
+    return unwatched(run.run(()))
 
 
 def _features_used(call: HeadTask, score: Score, prefix: str, z: Tensor, tensors: dict[str, Tensor]) -> Score:
@@ -114,16 +114,6 @@ def _features_used(call: HeadTask, score: Score, prefix: str, z: Tensor, tensors
     return Score(tuple(parts))
 
 
-def _finished(run: HeadRun) -> HeadResult:
-    """The result of a head that nobody watches."""
-    pieces = run.run(False)
-    try:
-        next(pieces)
-    except StopIteration as stop:
-        return cast(HeadResult, stop.value)
-    raise AssertionError("a head waits for a hook that nobody set")
-
-
 # ---------------------------------------------------------------------- as the reference does it
 def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
     """The reference's own head, over the columns it reads."""
@@ -135,7 +125,7 @@ def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
     radii = {"query": lens.query.radius(call.query, call.rows), "keys": lens.keys.radius(call.keys)}
     asked = RenamedExact(call.exact, call.plan.head, lens.head, None, None)
     run = HeadRun(lens.head, lens.weights, z, radii, cast(RationalScores, asked), False, noted)
-    result = _finished(run)
+    result = unwatched(run.run(()))
     choice = result.choice
     if call.plan.once:  # what one query chose, all chose
         rows = [

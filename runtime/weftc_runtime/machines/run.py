@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from weftc_runtime.data.hooks import HookBlock
+from weftc_runtime.data.hooks import HookBlock, LayerSites
 from weftc_runtime.data.noise import noise as draw
 from weftc_runtime.data.noise import noise_at
 from weftc_runtime.data.reader import Batch
@@ -41,6 +41,7 @@ class Sites:
     prelude: nn.ModuleList
     layer: nn.ModuleList
     readout: nn.ModuleList
+    layers: LayerSites
 
 
 @dataclass(slots=True)
@@ -148,11 +149,17 @@ class Run:
         if isinstance(self.engine, Linear) and watched and not self.noise and not is_unrolled(self.program):
             for problem in active:
                 self.engine.follow(problem, index, self.batch.seeds[problem.number])
-        for step, blocks, first in self.steps(index):
+        steps = self.steps(index)
+        own = self.sites.layers.known(index)
+        if isinstance(self.engine, Reference) and own is not None and steps:
+            self.engine.own = (steps[0][2], own)
+        for step, blocks, first in steps:
             for problem in active:
                 demand(self.program, problem, index, self.batch.batched, self.read)
             self.engine.step(step, active, blocks, "blocks", first)
         self.engine.prefix = ""
+        if isinstance(self.engine, Reference):
+            self.engine.own = None
         self.settled.append(together(self.engine.tiers.values()).since(decided))
         for problem, old in zip(active, before, strict=True):
             self.layers[problem.number] += 1

@@ -7,14 +7,15 @@ Problems of a batch advance side by side but never meet, so batching cannot chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from weftc_runtime.data.hooks import HeadSites, HookBlock, listens, show
+from weftc_runtime.data.hooks import BlockSites, HookBlock, show
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import RunError
 from weftc_runtime.exact.bounds import added, widen
@@ -24,6 +25,7 @@ from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import feed_forward as tokenwise
 from weftc_runtime.reference.coordinates import Blurred
 from weftc_runtime.reference.derived import Upkeep
+from weftc_runtime.reference.feed_forward import Result, Stages, unwatched
 from weftc_runtime.reference.head import HeadResult, HeadRun
 from weftc_runtime.reference.weights import Weights
 
@@ -44,6 +46,8 @@ class Reference:
     prefix: str = ""  # of the names told to taps
     tap: Tap | None = None
     pattern_tap: PatternTap | None = None
+    own: tuple[int, nn.ModuleList] | None = None  # sites of the current layer alone, and the number of its first block
+    edited: bool = False  # whether a hook has changed something in the current sub-layer
     upkeep: Upkeep = field(init=False)
     _fields: dict[str, Tensor] = field(init=False)
 
@@ -73,21 +77,25 @@ class Reference:
         """Runs one step on all problems: sub-layers, rounding of the fields, refresh of the derived slots."""
         for problem in problems:
             self.enter(problem, decides(step.sublayers) or self.blurred)
-        sites = list(blocks)
+        sites = [self._sites(block, first + at) for at, block in enumerate(blocks)]
         if not step.sublayers:
             self._store(step, problems)
         for index, sublayer in enumerate(step.sublayers):
             later = step.sublayers[index + 1 :]
             name = f"{path}.{first + index}"
-            self._resid(problems, sites[index], post=False)
+            self.edited = False
+            self._resid(problems, sites[index], "hook_resid_pre")
             if isinstance(sublayer, FFN):
-                self._feed_forward(sublayer, problems, bool(later), decides(later) or self.blurred)
+                self._feed_forward(sublayer, problems, sites[index], bool(later), decides(later) or self.blurred)
             else:
                 bounded = decides(later) or (self.blurred and bool(later))
                 self._attend(sublayer, problems, sites[index], name, bool(later), bounded)
+            if self.edited:
+                self._take_as_data(problems)
+            self._resid(problems, sites[index], "hook_resid_mid")
             if not later:
                 self._store(step, problems)
-            self._resid(problems, sites[index], post=True)
+            self._resid(problems, sites[index], "hook_resid_post")
             if self.tap is not None:
                 self.tap(self.prefix + name, problems)
         for problem in problems:
@@ -131,11 +139,11 @@ class Reference:
         raise RunError(f"{place} does not fit {dtype}{what}; scale the inputs down")
 
     # ------------------------------------------------------------------ sub-layers
-    def _feed_forward(self, ffn: FFN, problems: list[Problem], noted: bool, bounded: bool) -> None:
-        for problem in problems:
+    def _feed_forward(self, ffn: FFN, problems: list[Problem], sites: BlockSites, noted: bool, bounded: bool) -> None:
+        befores = [problem.z[ffn.stream].detach() for problem in problems]
+        feeding = [self.upkeep.feeding(problem, ffn, cast(RationalScores, problem.exact)) for problem in problems]
+        for problem, before, zero in zip(problems, befores, self._drive(feeding, sites.mlp()), strict=True):
             assert problem.exact is not None
-            before = problem.z[ffn.stream].detach()
-            zero = self.upkeep.feed(problem, ffn, problem.exact)
             if bounded and problem.radii is not None:
                 radius = tokenwise.radius(ffn, self.weights, before, problem.radii[ffn.stream], zero)
                 problem.radii[ffn.stream] = radius
@@ -143,13 +151,13 @@ class Reference:
                 problem.exact.ran(ffn, {})
 
     def _attend(
-        self, attend: Attend, problems: list[Problem], block: HookBlock, name: str, noted: bool, bounded: bool
+        self, attend: Attend, problems: list[Problem], sites: BlockSites, name: str, noted: bool, bounded: bool
     ) -> None:
         outs = [self._carry(attend, problem, bounded) for problem in problems]
         faults = [self.upkeep.carried(problem, attend) if problem.faults else {} for problem in problems]
         choices: list[dict[str, Choice]] = [{} for _ in problems]
         for head in attend.heads:
-            for index, result in enumerate(self._head(head, problems, block.head(head.name), name, noted, bounded)):
+            for index, result in enumerate(self._head(head, problems, sites.head(head.name), name, noted, bounded)):
                 z, radii = outs[index]
                 before = z[head.query]
                 z[head.query] = before + result.out
@@ -179,9 +187,15 @@ class Reference:
         return z, radii
 
     def _head(
-        self, head: Head, problems: list[Problem], sites: HeadSites, name: str, noted: bool, bounded: bool
+        self,
+        head: Head,
+        problems: list[Problem],
+        sites: Mapping[str, list[nn.Module]],
+        name: str,
+        noted: bool,
+        bounded: bool,
     ) -> list[HeadResult]:
-        watched = listens(sites.hook_attn_scores) or listens(sites.hook_pattern) or self.pattern_tap is not None
+        listens = {*sites, "hook_pattern"} if self.pattern_tap is not None else set(sites)
         runs = []
         for problem in problems:
             assert problem.exact is not None
@@ -189,25 +203,23 @@ class Reference:
             null = problem.nulls.get(head.keys)
             run = HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded, noted, null)
             run.watch(problem, self.upkeep)
-            runs.append(run.run(watched))
-        results = self._drive(runs, sites, f"{name}.{head.name}")
+            runs.append(run.run(listens))
+        results = self._drive(runs, sites)
+        if self.pattern_tap is not None and all(result.patterns for result in results):
+            self.pattern_tap(f"{self.prefix}{name}.{head.name}", [result.patterns[0] for result in results])
         for result in results:
             if result.lead is not None and head.weighting.sharpness is not None:
                 place, lead = (head.query, f"{self.prefix}{name}.{head.name}"), result.lead / head.weighting.sharpness
                 self.leads[place] = min(lead, self.leads.get(place, inf))
             if result.tiers is not None:
                 self.tiers.setdefault(f"{name}.{head.name}", Tiers()).add(result.tiers)
-        if listens(sites.hook_z):
-            seen, changed = show(sites.hook_z, self.batched, [result.out for result in results])
-            for result, out in zip(results, seen, strict=True):
-                result.out = out if changed or out.requires_grad else result.out
         return results
 
-    def _drive(
-        self, runs: list[Generator[tuple[str, Tensor], Tensor | None, HeadResult]], sites: HeadSites, name: str
-    ) -> list[HeadResult]:
-        """Takes the heads of all problems from one site to the next, together."""
-        results: dict[int, HeadResult] = {}
+    def _drive(self, runs: list[Stages[Result]], sites: Mapping[str, list[nn.Module]]) -> list[Result]:
+        """Takes all problems from one site to the next, together."""
+        if not sites:
+            return [unwatched(run) for run in runs]
+        results: dict[int, Result] = {}
         replies: list[Tensor | None] = [None] * len(runs)
         while len(results) < len(runs):
             asked: dict[int, tuple[str, Tensor]] = {}
@@ -218,36 +230,43 @@ class Reference:
                     asked[index] = run.send(replies[index])
                 except StopIteration as stop:
                     results[index] = stop.value
-            if not asked:
-                continue
-            site = sites.hook_attn_scores if next(iter(asked.values()))[0] == "scores" else sites.hook_pattern
-            tensors = [tensor for _, tensor in asked.values()]
-            seen, changed = show(site, self.batched, tensors)
-            for index, new in zip(asked, seen, strict=True):
-                replies[index] = new if changed else None
-        ordered = [results[index] for index in range(len(runs))]
-        if self.pattern_tap is not None and all(result.patterns for result in ordered):
-            self.pattern_tap(self.prefix + name, [result.patterns[0] for result in ordered])
-        return ordered
+                replies[index] = None
+            here = sites.get(next(iter(asked.values()))[0]) if asked else None
+            if here:
+                shown = [tensor for _, tensor in asked.values()]
+                seen, changed = show(here, self.batched, shown)
+                self.edited |= changed
+                for index, old, new in zip(asked, shown, seen, strict=True):
+                    replies[index] = new if changed or new is not old else None
+        return [results[index] for index in range(len(runs))]
 
     # ------------------------------------------------------------------ hooks
-    def _resid(self, problems: list[Problem], block: HookBlock, post: bool) -> None:
-        for name in block.streams:
-            stream_sites = block.resid(name)
-            site: nn.Module = stream_sites.hook_resid_post if post else stream_sites.hook_resid_pre
-            if not listens(site):
+    def _sites(self, block: HookBlock, number: int) -> BlockSites:
+        if self.own is None:
+            return BlockSites((block,))
+        return BlockSites((cast(HookBlock, self.own[1][number - self.own[0]]), block))
+
+    def _resid(self, problems: list[Problem], sites: BlockSites, place: str) -> None:
+        changed = False
+        for name in sites.every[0].streams:
+            here = sites.resid(name, place)
+            if not here:
                 continue
-            seen, changed = show(site, self.batched, [problem.z[name] for problem in problems])
+            seen, edited = show(here, self.batched, [problem.z[name] for problem in problems])
+            changed |= edited
             for problem, z in zip(problems, seen, strict=True):
-                if changed or z.requires_grad:
-                    problem.z[name] = z
-                if changed:
-                    # What a hook wrote is data: it is not a function of the fields any more.
-                    seen_exactly = RationalScores(self.upkeep.exact_weights, problem.z, {})
-                    problem.exact = Blurred(seen_exactly) if self.upkeep.coordinates.blurred else seen_exactly
-                    if problem.radii is not None:
-                        coordinates = self.upkeep.coordinates
-                        problem.radii = {key: coordinates.radius(key, value) for key, value in problem.z.items()}
+                problem.z[name] = z
+        if changed:
+            self._take_as_data(problems)
+
+    def _take_as_data(self, problems: list[Problem]) -> None:
+        """What a hook wrote is data: it is not a function of the fields any more."""
+        coordinates = self.upkeep.coordinates
+        for problem in problems:
+            seen_exactly = RationalScores(self.upkeep.exact_weights, problem.z, {})
+            problem.exact = Blurred(seen_exactly) if coordinates.blurred else seen_exactly
+            if problem.radii is not None:
+                problem.radii = {key: coordinates.radius(key, value) for key, value in problem.z.items()}
 
 
 def _decides(head: Head) -> bool:

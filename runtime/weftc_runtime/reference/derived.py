@@ -108,9 +108,13 @@ class Upkeep:
     # ------------------------------------------------------------------ rows without a value
     def feed(self, problem: Problem, ffn: FFN, exact: RationalScores) -> Tensor:
         """Carries out a feed-forward; which rows of a norm were zero. What has no value is noted, or an error."""
+        return tokenwise.unwatched(self.feeding(problem, ffn, exact))
+
+    def feeding(self, problem: Problem, ffn: FFN, exact: RationalScores) -> tokenwise.Stages[Tensor]:
+        """The same, shown on the way."""
         z = problem.z[ffn.stream]
         lost = self._inherited(problem, ffn) if problem.faults else None
-        made, zero, wrong = tokenwise.attempt(ffn, self.weights, z, self.direction(z, exact, ffn))
+        made, zero, wrong = yield from tokenwise.stages(ffn, self.weights, z, self.direction(z, exact, ffn))
         if wrong is not None and lost is not None:
             wrong = wrong & ~lost.rows
         if wrong is not None and bool(wrong.any()):

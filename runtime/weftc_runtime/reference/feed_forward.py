@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,6 +14,10 @@ from weftc_runtime.exact.bounds import U, added, function_radius, product_radius
 from weftc_runtime.exact.sums import exact_sum, scale_by_power
 from weftc_runtime.format.program import FFN
 from weftc_runtime.reference.weights import Weights
+
+Result = TypeVar("Result")
+Stages: TypeAlias = Generator[tuple[str, Tensor], Tensor | None, Result]
+"""Something that is made site by site: hands out what it has made, takes back what replaces it, or None."""
 
 NEAR_ZERO = 2.0**-20  # a vector this short beside the terms it is the sum of may be exactly zero
 
@@ -54,8 +59,27 @@ def apply(ffn: FFN, weights: Weights, z: Tensor, direction: Direction) -> tuple[
 
 def attempt(ffn: FFN, weights: Weights, z: Tensor, direction: Direction) -> tuple[Tensor, Tensor, Tensor | None]:
     """The same, with rows that have no value as if the function were 0 there, and which these are (None: none)."""
-    a = weights.linear(z, ffn.a)
-    b = None if ffn.b is None else weights.linear(z, ffn.b)
+    return unwatched(stages(ffn, weights, z, direction))
+
+
+def unwatched(stages: Stages[Result]) -> Result:
+    """The end of something that is made site by site, when nobody looks."""
+    try:
+        while True:
+            next(stages)
+    except StopIteration as stop:
+        return cast(Result, stop.value)
+
+
+def stages(ffn: FFN, weights: Weights, z: Tensor, direction: Direction) -> Stages[tuple[Tensor, Tensor, Tensor | None]]:
+    """What `attempt` gives, shown on the way."""
+    given = yield "hook_mlp_in", z
+    read = z if given is None else given
+    a = weights.linear(read, ffn.a)
+    b = None if ffn.b is None else weights.linear(read, ffn.b)
+    pre = yield "hook_pre", a if b is None else torch.cat([a, b], 1)
+    if pre is not None:
+        a, b = pre[:, : a.shape[1]], None if b is None else pre[:, a.shape[1] :]
     zero = torch.zeros(len(z), dtype=torch.bool, device=z.device)
     if ffn.function == "product":
         assert b is not None
@@ -65,7 +89,10 @@ def attempt(ffn: FFN, weights: Weights, z: Tensor, direction: Direction) -> tupl
         hidden = torch.where(b[:, -1:] > 0.5, a, b[:, :-1])
     elif ffn.function in NORMS:
         a = a if ffn.function == "unit" else _centred(a)
-        a, zero = _settled(ffn, weights, z, a, direction)
+        if given is None and pre is None:
+            a, zero = _settled(ffn, weights, z, a, direction)
+        else:
+            zero = (a.detach() == 0).all(1)
         hidden = _unit(a, b, zero)
     else:
         hidden = _FUNCTIONS[ffn.function](a)
@@ -73,7 +100,10 @@ def attempt(ffn: FFN, weights: Weights, z: Tensor, direction: Direction) -> tupl
     wrong = wrong if wrong is not None and bool(wrong.any()) else None
     if wrong is not None:
         hidden = torch.where(wrong[:, None], 0.0, hidden)
-    return weights.linear(z, ffn.carry) + weights.linear(hidden, ffn.out), zero, wrong
+    post = yield "hook_post", hidden
+    made = weights.linear(hidden if post is None else post, ffn.out)
+    out = yield "hook_mlp_out", made
+    return weights.linear(z, ffn.carry) + (made if out is None else out), zero, wrong
 
 
 def _settled(ffn: FFN, weights: Weights, z: Tensor, a: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:

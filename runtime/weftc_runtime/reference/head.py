@@ -1,12 +1,12 @@
 """One head on one problem: scores, masks, weights, values -> what it adds to every query token.
 
-Queries are taken in blocks so that memory stays bounded. A head is a generator when someone listens: it hands out its
-scores and its pattern and takes back what the listener makes of them, or None where that is nothing else.
+Queries are taken in blocks so that memory stays bounded. A head is a generator: it hands out
+what it makes at every site and takes back what the listener makes of it, or None where that is nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
@@ -25,7 +25,7 @@ from weftc_runtime.machines.faults import Fault, Unreadable
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import soft as weigh
 from weftc_runtime.reference.derived import Upkeep
-from weftc_runtime.reference.feed_forward import NEAR_ZERO
+from weftc_runtime.reference.feed_forward import NEAR_ZERO, Stages
 from weftc_runtime.reference.scores import Scorer
 from weftc_runtime.reference.weights import Weights
 
@@ -84,6 +84,8 @@ class HeadRun:
     ) -> None:
         self.head, self.weights, self.exact, self.level = head, weights, exact, exact.level
         self.query, self.keys = z[head.query], z[head.keys] if null is None else torch.cat([z[head.keys], null])
+        self.valued, self.own = self.keys, self.query  # what values read, of keys and of a self key
+        self.foreign = False  # whether somebody has replaced what scores are made of
         self.hard = head.weighting.kind in HARD
         self.need_radius = need_radius and radii is not None
         self.remember = remember  # whether a later sub-layer of the step may ask what was decided
@@ -92,14 +94,17 @@ class HeadRun:
         if pair is not None and null is not None:  # the embedding alone fills it
             pair = (pair[0], torch.cat([pair[1], torch.zeros_like(null)]))
         self.pair = pair
-        query, keys = (self.query.detach(), self.keys.detach()) if self.hard else (self.query, self.keys)
         self.doubtful = exact.blurred and head.weighting.kind == "normalize"  # a mass of roundings is no mass
-        wanted = pair if self.hard or self.need_radius or self.doubtful else None
-        self.scorer = Scorer(head.score, weights, query, keys, wanted, ordered=not self.hard)
-        detached = self.query.detach(), self.keys.detach()
-        self.masks = [Scorer(mask.score, weights, *detached, pair, ordered=False) for mask in head.masks]
         self.unreadable, self.unreadable_values = Unreadable(), Unreadable()
         self.unreadable_masks = [Unreadable() for _ in head.masks]
+
+    def _score(self) -> None:
+        """Prepares the scores of the head and its masks."""
+        pair, needed = self.pair, self.hard or self.need_radius or self.doubtful
+        detached = self.query.detach(), self.keys.detach()
+        read = detached if self.hard else (self.query, self.keys)
+        self.scorer = Scorer(self.head.score, self.weights, *read, pair if needed else None, ordered=not self.hard)
+        self.masks = [Scorer(mask.score, self.weights, *detached, pair, ordered=False) for mask in self.head.masks]
 
     def watch(self, problem: Problem, upkeep: Upkeep) -> None:
         """Looks out for entries without a value."""
@@ -109,23 +114,31 @@ class HeadRun:
         self.unreadable_values = upkeep.unreadable_values(problem, head)
 
     # ------------------------------------------------------------------ driving
-    def run(self, listens: bool) -> Generator[tuple[str, Tensor], Tensor | None, HeadResult]:
-        """The head's result; yields ("scores", ...) and ("pattern", ...) to a listener, who sends what changed."""
+    def run(self, listens: Container[str]) -> Stages[HeadResult]:
+        """The head's result; shows what it makes at these sites to a listener, who sends what replaces it."""
+        yield from self._inputs(listens)
+        self._score()
+        yield from self._features(listens)
         values, own_values = self._values()
+        if "hook_v" in listens:
+            given = yield "hook_v", values
+            values = values if given is None else given
         rows = len(self.query)
-        size = rows if listens else max(1, BLOCK // max(1, len(self.keys)))
+        inside = "hook_attn_scores" in listens or "hook_pattern" in listens
+        size = rows if inside else max(1, BLOCK // max(1, len(self.keys)))
         outs, radii, chosen, eligible, tiers, lost = [], [], [], [], [], []
         patterns: list[Tensor] = []
         for start in range(0, rows, size):
             block = slice(start, min(rows, start + size))
-            scores = None
-            if listens:
-                scores = yield "scores", self.scorer.values(block)
+            scores = self.scorer.values(block) if self.foreign else None
+            if "hook_attn_scores" in listens:
+                given = yield "hook_attn_scores", self.scorer.values(block)
+                scores = scores if given is None else given
             weighed, tier = self._weigh(block, scores)
             replaced = None
-            if listens and weighed.number is None:
+            if "hook_pattern" in listens and weighed.number is None:
                 pattern = weighed.pattern()
-                replaced = yield "pattern", pattern
+                replaced = yield "hook_pattern", pattern
                 patterns.append(pattern if replaced is None else replaced)
             if self.unreadable_values:
                 lost.append(self._lost(weighed, block))
@@ -139,8 +152,13 @@ class HeadRun:
                 eligible.append(weighed.eligible)
             if tier is not None:
                 tiers.append(tier)
+        result = torch.cat(outs)
+        for name in ("hook_z", "hook_result"):
+            if name in listens:
+                given = yield name, result
+                result = result if given is None else given
         return HeadResult(
-            torch.cat(outs),
+            result,
             torch.cat(radii) if radii else None,
             Choice(torch.cat(chosen) if chosen else None, torch.cat(eligible) if eligible else None),
             torch.cat(tiers) if tiers else None,
@@ -148,6 +166,32 @@ class HeadRun:
             self.lead,
             self._fault(torch.cat(lost)) if lost else None,
         )
+
+    def _inputs(self, listens: Container[str]) -> Stages[None]:
+        """Shows the tokens that the head reads."""
+        found = {}
+        for name, z in {
+            "hook_q_input": self.query,
+            "hook_k_input": self.keys,
+            "hook_v_input": self.valued,
+            "hook_self_input": self.own,
+        }.items():
+            found[name] = (yield name, z) if name in listens else None
+        query, keys, valued, own = found.values()
+        self.foreign = query is not None or keys is not None
+        self.query, self.keys = self.query if query is None else query, self.keys if keys is None else keys
+        self.valued, self.own = self.valued if valued is None else valued, self.own if own is None else own
+
+    def _features(self, listens: Container[str]) -> Stages[None]:
+        """Shows queries and keys."""
+        if "hook_q" not in listens and "hook_k" not in listens:
+            return
+        made = self.scorer.features()
+        q = (yield "hook_q", made["hook_q"]) if "hook_q" in listens else None
+        k = (yield "hook_k", made["hook_k"]) if "hook_k" in listens else None
+        if q is not None or k is not None:
+            self.foreign = True
+            self.scorer.replace(q, k)
 
     def _lost(self, weighed: Weighed, block: slice) -> Tensor:
         """Which queries give weight to a value that does not exist."""
@@ -168,8 +212,8 @@ class HeadRun:
         own = head.self_key
         values = self.keys[:, :0]
         if head.value and head.weighting.kind not in NUMBER_HEADS:
-            values = self.weights.linear(self.keys, head.value)
-        return values, self.weights.linear(self.query, own.value) if own is not None and own.value else None
+            values = self.weights.linear(self.valued, head.value)
+        return values, self.weights.linear(self.own, own.value) if own is not None and own.value else None
 
     # ------------------------------------------------------------------ weights
     def _weigh(self, block: slice, scores: Tensor | None) -> tuple[Weighed, Tensor | None]:
@@ -268,7 +312,7 @@ class HeadRun:
             if scores.is_meta:
                 truth, tier = scores > 0, torch.zeros(rows, dtype=torch.int8, device=scores.device)
             else:
-                truth, tier = compare(mask.op, scores, radius, oracle)
+                truth, tier = compare(mask.op, scores, torch.zeros_like(radius) if self.foreign else radius, oracle)
             eligible &= truth
             tiers = tier if tiers is None else torch.maximum(tiers, tier)
         return eligible, tiers
@@ -288,14 +332,17 @@ class HeadRun:
         self, block: slice, scores: Tensor, radius: Tensor, eligible: Tensor, tiers: Tensor | None, replaced: bool
     ) -> tuple[Weighed, Tensor]:
         def oracle(row: int, key: int) -> Fraction:
+            if replaced:  # somebody else's numbers: they are compared as they are
+                return Fraction(float(scores[row, key]))
             return self.exact.candidate(self.head, self.level, block.start + row, key)
 
-        if replaced:  # somebody else's numbers: they are compared as they are
+        if replaced:
             radius = torch.zeros_like(scores)
         if scores.is_meta:
             chosen, tier = eligible, torch.zeros(len(scores), dtype=torch.int8, device=scores.device)
         else:
-            twins = self.exact.key_twins(self.head, self.level) if len(self.keys) <= TWINS else None
+            same = len(self.keys) <= TWINS and not replaced
+            twins = self.exact.key_twins(self.head, self.level) if same else None
             chosen, tier = decide(self.head.weighting, scores, radius, eligible, oracle, twins)
         keys = len(self.keys)
         count = chosen.sum(1)

@@ -78,6 +78,25 @@ class Scorer:
         self.ordered = ordered  # False when scores are only decided upon, so that the order of their sums does not show
         self.parts = [_prepare(part, weights, query, keys, radii) for part in score.parts]
 
+    def features(self) -> dict[str, Tensor]:
+        """Queries and keys, the features of all parts side by side."""
+        found = {}
+        for name, tokens in (("q", self.queries), ("k", self.keys)):
+            made = [scale_by_power(getattr(part, name), -part.exponent) for part in self.parts]
+            found[f"hook_{name}"] = torch.cat(made, 1) if made else tokens[:, :0]
+        return found
+
+    def replace(self, q: Tensor | None, k: Tensor | None) -> None:
+        """Takes other queries or keys, side by side as `features` gives them."""
+        start = 0
+        for part in self.parts:
+            stop = start + part.q.shape[1]
+            old = (scale_by_power(one, -part.exponent) for one in (part.q, part.k))
+            new = [was if one is None else one[:, start:stop] for was, one in zip(old, (q, k), strict=True)]
+            part.exponent = _exponent(*new) if part.kind == "l2" else 0
+            part.q, part.k = (scale_by_power(one, part.exponent) for one in new)
+            start = stop
+
     def values(self, rows: slice) -> Tensor:
         """Scores of these query rows with all keys."""
         total = torch.zeros(len(self.queries[rows]), len(self.keys), dtype=torch.float64, device=self.queries.device)
