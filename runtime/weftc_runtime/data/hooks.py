@@ -185,7 +185,7 @@ class LayerSites(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class BlockSites:
-    """The sites of one sub-layer of a run: those of its layer alone, where there are such, then those of its weights."""
+    """The sites of one sub-layer of a run: those of its layer alone, if any, then those of its weights."""
 
     every: tuple[HookBlock, ...]
 
