@@ -6,13 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from weftc.cli import main
+from weftc.experiments.assignment_learned import problems
 from weftc.experiments.catalogue import NAMES, find
 from weftc.experiments.papers import stated
 from weftc.experiments.reproduce import reproduce
 from weftc.experiments.study import BUDGETS, Study
+from weftc.experiments.trained_models import FlowTransformer
 
 
 def measured(name: str, budget: str = "tiny") -> Any:
@@ -82,6 +86,63 @@ def test_laws_of_the_single_stream() -> None:
     found = measured("em-laws")
     assert all(holds("em-laws", found).values())
     assert max(one["no activation"] for label, one in found.items() if label.startswith("N=")) < 1e-12
+
+
+def test_under_the_printed_law_the_task_is_to_copy() -> None:
+    _, y, answer, _ = problems(np.random.default_rng(0), 50, 7, "grid")
+    assert np.array_equal(y, answer)
+    _, y, answer, _ = problems(np.random.default_rng(0), 50, 7, "uniform")
+    assert np.mean((y - answer) ** 2) > 0.005
+
+
+def test_a_compiled_start_beats_random_ones() -> None:
+    assert holds("as-train", measured("as-train")) == {"start": True}
+
+
+def test_a_trained_clustering_gets_better_with_separation_and_stays_below_the_true_means() -> None:
+    told = holds("em-train", measured("em-train"))
+    assert told["separation"]
+    assert told["limit"]
+
+
+def test_order_of_methods_at_high_signal() -> None:
+    assert holds("fl-baselines", measured("fl-baselines"))["order"]
+
+
+def test_a_flow_transformer_is_the_identity_at_speed_zero() -> None:
+    model, x = FlowTransformer(), torch.randn(2, 20, 2)
+    with torch.no_grad():
+        model.flow.layers = 0  # T = 0
+        torch.testing.assert_close(model(x, torch.tensor([3.0, 15.0]), "uniform"), x, atol=1e-5, rtol=0)
+    assert holds("fl-train", measured("fl-train"))["total"]
+
+
+def test_every_schedule_trains_and_is_used() -> None:
+    found = measured("fl-schedules")
+    assert np.isfinite(list(found.values())).all()
+    assert len(found) == 5
+
+
+def test_entropy_falls() -> None:
+    told = holds("fl-entropy", measured("fl-entropy"))
+    assert told == {"printed": False, "corrected": True, "figure": True, "energy": True}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("kt-fig4", ("trend-d", "trend-k", "trend-scale", "trend-n-B", "trend-gamma-A")),
+        ("as-train", ("start",)),
+        ("em-train", ("separation", "dimension", "classes", "limit")),
+        ("fl-baselines", ("order",)),
+        ("fl-train", ("low", "total")),
+        ("fl-schedules", ("uniform", "mixed")),
+    ],
+)
+def test_small_budgets(name: str, claims: tuple[str, ...]) -> None:
+    told = holds(name, measured(name, "small"))
+    assert {claim: told[claim] for claim in claims} == dict.fromkeys(claims, True)
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,13 @@ MODULES = {
     "as-converge": "assignment",
     "as-sort": "assignment",
     "as-bounds": "assignment",
+    "as-train": "assignment_learned",
     "em-laws": "single_stream",
+    "em-train": "clustering_learned",
+    "fl-baselines": "flow_learned",
+    "fl-train": "flow_learned",
+    "fl-schedules": "flow_learned",
+    "fl-entropy": "entropy",
 }
 NAMES = tuple(MODULES)
 
