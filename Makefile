@@ -77,8 +77,9 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bench]"
 	$(BIN)/weftc bench --markdown docs/bench.md $(ARGS)
 
-# The figures in docs/pictures.md; the drawing of the graph is compared by a test, the others depend on matplotlib's version.
+# The figures in README.md and docs/pictures.md; the drawing of the graph is compared by a test, the others depend on matplotlib's version.
 pictures: $(STAMP)
+	$(BIN)/python website/overview.py docs/pictures/overview.png
 	$(BIN)/weftc inspect lloyd --stage graph --force -o docs/pictures/graph.svg
 	$(BIN)/weftc plot lloyd --what weights --force -D d=2 -D k=3 -o docs/pictures/weights.svg
 	$(BIN)/weftc plot lloyd --what tokens --force --data examples/points.csv -D k=5 -o docs/pictures/tokens.svg

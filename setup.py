@@ -1,4 +1,6 @@
-"""Wheels with the compiled kernels in them, a library for every instruction set; everything else is in pyproject.toml.
+"""Wheels with the compiled kernels in them, a library for every instruction set; and the README as an index shows it.
+
+Everything else is in pyproject.toml.
 
 Without a C++ compiler the wheel has none and runs anywhere: kernels are compiled at first use then, or torch does the
 work. An editable installation never has them: its sources change.
@@ -8,7 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -66,4 +70,29 @@ class WheelOfAnyPython(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(distclass=Packages, cmdclass={"build_py": BuildWithKernels, "bdist_wheel": WheelOfAnyPython})
+def readme() -> str:
+    """The README for a package index, where relative links lead nowhere.
+
+    They lead to the repository under [project.urls] of pyproject.toml; while that names none, they are plain text.
+    """
+    here = Path(__file__).parent
+    project = tomllib.loads((here / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    base = project.get("urls", {}).get("Repository", "").rstrip("/")
+
+    def absolute(link: re.Match[str]) -> str:
+        picture, text, target = link.groups()
+        if "://" in target:
+            return link[0]
+        if not base:
+            return "" if picture else text
+        return f"{picture}[{text}]({base}/{'raw' if picture else 'blob'}/v{project['version']}/{target})"
+
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", absolute, (here / "README.md").read_text(encoding="utf-8"))
+
+
+setup(
+    distclass=Packages,
+    cmdclass={"build_py": BuildWithKernels, "bdist_wheel": WheelOfAnyPython},
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+)

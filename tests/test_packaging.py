@@ -95,6 +95,16 @@ def test_wheel_holds_kernels_for_every_instruction_set(wheel: Path) -> None:
     assert not wheel.name.endswith("-any.whl")
 
 
+def test_no_link_of_the_description_leads_nowhere(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    text = archive.read(metadata).decode()
+    assert "Description-Content-Type: text/markdown" in text
+    assert "## Sixty seconds" in text
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert all(link.startswith("https://") for link in links), links
+
+
 def test_wheel_runs_without_a_compiler_and_without_a_home(installed: list[str], tmp_path: Path) -> None:
     path, answer = run_installed(installed, RUNS, tmp_path)
     best = building.usable()[0].name

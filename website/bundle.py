@@ -6,6 +6,7 @@ Pyodide and a NumPy for it come from the npm registry, in the versions of packag
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import subprocess
 import tarfile
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+
+import weftc
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -37,6 +40,8 @@ def bundle(target: Path, cache: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted((HERE / "playground").iterdir()):
         shutil.copy(path, target / path.name)
+    specs = [[e.name, e.doc, e.source.text, e.subject] for e in weftc.catalogue()]
+    (target / "specs.json").write_text(json.dumps(specs), encoding="utf-8")
     (target / "pyodide").mkdir(exist_ok=True)
     for name in PYODIDE:
         shutil.copy(modules / "pyodide" / name, target / "pyodide" / name)

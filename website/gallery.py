@@ -17,17 +17,21 @@ CASES = 1  # of every kind, for the verdict; `weftc verify` draws more
 def gallery(folder: Path) -> None:
     """One page per spec and one that shows them all."""
     folder.mkdir(parents=True, exist_ok=True)
-    cards = []
+    cards: dict[str, str] = {}
     for entry in weftc.catalogue():
         text = builtin(entry.name).text
         shown = _pictures(entry.name, text, folder)
         verdict = _verdict(entry.name)
         (folder / f"{entry.name}.md").write_text(_page(entry.name, entry.doc, text, shown, verdict), encoding="utf-8")
-        cards.append(_card(entry.name, entry.doc, shown[0]))
+        cards[entry.name] = _card(entry.name, entry.doc, shown[0])
         print(f"gallery: {entry.name}: {verdict.splitlines()[0]}", flush=True)
     lead = "Every spec that ships with Weft: its text, a picture, its verdict, and a way into the playground."
-    body = "\n".join(["# Gallery", "", lead, "", "<div class='grid cards' markdown>", "", *cards, "", "</div>", ""])
-    (folder / "index.md").write_text(body, encoding="utf-8")
+    parts = ["# Gallery", "", lead, ""]
+    for subject, entries in weftc.catalogue().groups().items():
+        group = (cards[entry.name] for entry in entries)
+        title = subject[0].upper() + subject[1:]
+        parts += [f"## {title}", "", "<div class='grid cards' markdown>", "", *group, "", "</div>", ""]
+    (folder / "index.md").write_text("\n".join(parts), encoding="utf-8")
 
 
 def _card(name: str, doc: str, picture: str) -> str:

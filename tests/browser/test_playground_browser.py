@@ -164,3 +164,15 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(page: Any, address: str, wi
     assert page.overflow() <= 0
     sizes = page.ask("return [...document.querySelectorAll('button')].map((b) => b.getBoundingClientRect().height)")
     assert min(sizes) >= 32  # a thumb hits it
+
+
+def test_a_link_carries_the_text(page: Any, address: str) -> None:
+    own = text_of("lloyd").replace("algorithm lloyd", "algorithm mine")
+    write(page, own)
+    page.find("#link").click()
+    page.until("return location.hash.startsWith('#=')")
+    link = page.ask("return location.href")
+    page.open(link)
+    page.until(RAN)
+    assert page.ask("return document.getElementById('text').value") == own
+    assert page.complaints() == []

@@ -21,7 +21,7 @@ function ask(method, ...args) {
 
 worker.onmessage = ({ data }) => {
   if (data.status) $("status").textContent = data.status;
-  else if (data.ready) begin(data.ready);
+  else if (data.ready) $("loading").hidden = true;
   else {
     const { resolve, reject } = waiting.get(data.id);
     waiting.delete(data.id);
@@ -479,19 +479,22 @@ for (const tab of document.querySelectorAll('[role="tab"]')) tab.onclick = () =>
 
 function begin(specs) {
   state.specs = specs;
-  const menu = $("specs");
-  for (const [name, doc] of specs) {
+  const menu = $("specs"), groups = new Map();
+  for (const [name, doc, , subject] of specs) {
     const option = document.createElement("option");
     option.value = option.textContent = name;
     option.title = doc;
-    menu.append(option);
+    if (!groups.has(subject)) groups.set(subject, Object.assign(document.createElement("optgroup"), { label: subject }));
+    groups.get(subject).append(option);
   }
+  menu.append(...[...groups.values()].sort((a, b) => (a.label === "other") - (b.label === "other")));
   menu.onchange = () => { location.hash = menu.value; };
   const choose = () => {
     const wanted = decodeURIComponent(location.hash.slice(1));
     const found = specs.find(([name]) => name === wanted) ?? specs.find(([name]) => name === "lloyd");
-    menu.value = found[0];
-    $("text").value = found[2];
+    const shared = wanted.startsWith("="); // a link with a text in it
+    menu.value = shared ? "" : found[0];
+    if (!shared || $("text").value !== wanted.slice(1)) $("text").value = shared ? wanted.slice(1) : found[2];
     state.at = 0;
     state.run = null;
     typed();
@@ -499,6 +502,12 @@ function begin(specs) {
   addEventListener("hashchange", choose);
   choose();
 }
+
+$("link").onclick = async () => {
+  location.hash = `=${encodeURIComponent($("text").value)}`;
+  try { await navigator.clipboard.writeText(location.href); $("status").textContent = "link copied"; } catch { $("status").textContent = "the link is in the address bar"; }
+};
+fetch("specs.json").then((answer) => answer.json()).then(begin, (error) => ($("status").textContent = `the specs did not load: ${error.message}`));
 
 addEventListener("resize", draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

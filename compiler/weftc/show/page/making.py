@@ -72,6 +72,9 @@ class ReportPage(str):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"ReportPage({len(self)} letters of HTML)"
+
     def _repr_html_(self) -> str:
         return (
             f"<iframe srcdoc='{escape(self, quote=True)}' title='Weft report' sandbox='allow-scripts' "
