@@ -8,6 +8,7 @@ Pages keep the places they have in the project, so that their links lead where t
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -46,6 +47,7 @@ def build(only_pages: bool = False) -> None:
     for pattern in PAGES:
         for page in sorted(ROOT.glob(pattern)):
             _stage(page)
+    _notebooks(SOURCE / "examples" / "notebooks")
     (SOURCE / "assets").mkdir(exist_ok=True)
     shutil.copy(HERE / "extra.css", SOURCE / "assets" / "extra.css")
     _api(SOURCE / "api")
@@ -81,12 +83,47 @@ def _stage(page: Path) -> None:
 
 def _adapted(page: Path, text: str) -> str:
     """A page as mkdocs reads it: fences that name a file get a title, links to folders become their text."""
+    text = text.replace(".ipynb)", ".md)")
     text = re.sub(r"^```(\w+) (\S+)$", r'```\1 title="\2"', text, flags=re.MULTILINE)
 
     def without(match: re.Match[str]) -> str:
         return match[1] if (page.parent / match[2]).is_dir() else match[0]
 
     return re.sub(r"\[([^\]\n]*)\]\(([^)#\s]+)\)", without, text)
+
+
+def _notebooks(folder: Path) -> None:
+    """A page for every notebook, and one that lists them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = []
+    for notebook in sorted(ROOT.glob("examples/notebooks/*.ipynb")):
+        text = _as_page(notebook)
+        (folder / f"{notebook.stem}.md").write_text(text, encoding="utf-8")
+        listed.append(f"- [{text.partition(chr(10))[0].removeprefix('# ')}]({notebook.stem}.md)")
+    lead = "They lie in `examples/notebooks` and are run by the tests. Open them with Jupyter to change them."
+    (folder / "index.md").write_text("\n".join(["# Notebooks", "", lead, "", *listed, ""]), encoding="utf-8")
+
+
+def _as_page(notebook: Path) -> str:
+    """A notebook with what is stored in it as a page: text, code, tables and pictures."""
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+            if "image/png" in data:
+                size = output["metadata"].get("image/png", {}).get("width", 600)
+                encoded = data["image/png"].replace("\n", "")
+                parts.append(f'<img alt="a picture" width="{size}" src="data:image/png;base64,{encoded}">')
+            elif "text/html" in data:
+                parts.append(f"<div>{data['text/html']}</div>")
+            else:
+                parts.append(f"```text\n{''.join(output.get('text', data.get('text/plain', ''))).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def _linked(page: Path, text: str) -> Iterator[Path]:
