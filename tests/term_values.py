@@ -238,6 +238,21 @@ def same(one: Number, other: Number) -> bool:
     return one.low <= other.high and other.low <= one.high
 
 
+def _same_order(world: World, operands: Any, result: Any, tokens: dict[int, int]) -> bool:
+    """Whether scores rank all keys as others do."""
+    over, bound, own, rows = operands
+
+    def values(given: Any) -> list[Number]:
+        if over is None:
+            return [world.value(row, tokens) for row in given]
+        keys = [world.value(given[0], {**tokens, bound: key}) for key in range(world.size(over))]
+        return keys + [world.value(row, tokens) for row in given[1:] if own]
+
+    old, new = values(rows), values(result)
+    pairs = [(one, other) for one in range(len(old)) for other in range(one)]
+    return all((old[a] - old[b]).sign() == (new[a] - new[b]).sign() for a, b in pairs)
+
+
 def _holds(world: World, one: Application, tokens: dict[int, int]) -> bool:
     operands, result = one.operands, one.result
     match one.operation:
@@ -256,6 +271,11 @@ def _holds(world: World, one: Application, tokens: dict[int, int]) -> bool:
             over, bound, p = operands
             found = total([world.value(p, {**tokens, bound: key}) for key in range(world.size(over))])
             return same(found, world.value(result, tokens))
+        case "order":
+            return _same_order(world, operands, result, tokens)
+        case "select":
+            flag, *rest = (world.value(p, tokens) for p in operands)
+            return flag in (ZERO, ONE) and same(rest[flag == ZERO], world.value(result, tokens))
         case "weigh":
             return _weighs(world, operands, result, tokens)
         case "largest" | "log sum":

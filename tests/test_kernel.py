@@ -37,9 +37,11 @@ from weftc.prover.kernel import (
     Factors,
     Kernel,
     NotAnInstance,
+    Unproved,
     WeighingTerm,
     chooses_itself,
     equal,
+    selected,
 )
 from weftc.prover.kernel.derivation import Derivation
 from weftc.prover.kernel.polynomials import Poly, TooLarge, add, number, scale, subtract
@@ -313,6 +315,32 @@ def multiplied_out(kernel: Kernel) -> None:
         assert equal(kernel, quotient, number(1)) == (divisor == w)
 
 
+def ranked(kernel: Kernel) -> None:
+    x, key, w = field_(kernel, "x"), field_(kernel, "x", 1), field_(kernel, "w")
+    other, second = field_(kernel, "x", 0, 1), field_(kernel, "x", 1, 1)
+    lengths = [
+        kernel.sqrt(kernel.square([subtract(x, key), subtract(other, second)])),
+        kernel.absolute(subtract(x, key)),
+    ]
+    for score in (*lengths, kernel.exp(kernel.multiply(x, key)), kernel.multiply(w, lengths[0])):
+        for sign in (1, -1, 3):
+            for rule in (one for one in WEIGHINGS if one.kind in ("argmax", "top")):
+                kernel.weigh(rule, Candidates((scale(score, sign),), (number(1),), "points", 1))
+                fixed = [kernel.rename(score, {1: 0}), lengths[0], {}] if score in lengths else [score, score, score]
+                kernel.weigh(rule, Candidates(tuple(scale(p, sign) for p in fixed), (number(1),) * 3))
+
+
+def chosen_by_a_flag(kernel: Kernel) -> None:
+    x, w, y = field_(kernel, "x"), field_(kernel, "w"), field_(kernel, "y")
+    sign = kernel.multiply(kernel.multiply(x, kernel.sqrt(kernel.square([x]))), kernel.inverse(kernel.square([x])))
+    flags = y, kernel.compare(">", x), kernel.nothing(add(x, w)), kernel.multiply(sign, sign), number(1)
+    for flag in flags:
+        selected(kernel, flag, [(x, w), (kernel.inverse(x), number(2))])
+    for number_ in (x, w, scale(y, 2), sign):
+        with pytest.raises(Unproved):
+            selected(kernel, number_, [(x, w)])
+
+
 def erased(kernel: Kernel) -> None:
     x, key = ([field_(kernel, "x", token, column) for column in (0, 1)] for token in (0, 1))
     apart = kernel.square([subtract(a, b) for a, b in zip(x, key, strict=True)])
@@ -354,7 +382,7 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     **dict.fromkeys(["exponential", "exponential of a logarithm"], of_every("exp")),
     "logarithm": of_every("log"),
     **dict.fromkeys(["root", "root of a number"], of_every("sqrt")),
-    "relu": of_every("relu"),
+    **dict.fromkeys(["relu", "relu of what has a sign"], of_every("relu")),
     "absolute": of_every("absolute"),
     "tanh": of_every("tanh"),
     **dict.fromkeys(["comparison", "comparison of a bit", "comparison of what is positive"], compared),
@@ -375,6 +403,8 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     "largest": lambda kernel: [kernel.largest(keys) for keys in every_keys(kernel) if keys.own is None],
     "log sum exp": lambda kernel: [kernel.log_sum(keys) for keys in every_keys(kernel)],
     "cases": multiplied_out,
+    "selection": chosen_by_a_flag,
+    "increasing": ranked,
     "itself": erased,
     "rounded": rounded,
 }
@@ -412,6 +442,8 @@ def other(one: Application) -> Any:
             return (half, ())
         case "zeros":
             return ((((), 1),),)
+        case "order":
+            return tuple(tuple((mono, -c) for mono, c in row) for row in one.result)
     return half
 
 

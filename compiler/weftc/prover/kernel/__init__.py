@@ -9,7 +9,7 @@
 What is chosen along the way (factors, shifts, scales) comes from an `Oracle` and is checked, not believed.
 """
 
-from weftc.prover.kernel.equality import chooses_itself, covers, equal
+from weftc.prover.kernel.equality import chooses_itself, covers, equal, selected
 from weftc.prover.kernel.rules import RULES, Application, Factors, NotAnInstance, Oracle, Rule, Unproved
 from weftc.prover.kernel.terms import ChoiceTerm, WeighingTerm
 from weftc.prover.kernel.weightings import ONE, Candidates, Kernel, Keys
@@ -31,4 +31,5 @@ __all__ = [
     "chooses_itself",
     "covers",
     "equal",
+    "selected",
 ]

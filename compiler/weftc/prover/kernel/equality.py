@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from weftc.prover.kernel.polynomials import Frozen, Poly, TooLarge, add, freeze, number, scale, subtract
 from weftc.prover.kernel.products import Products
-from weftc.prover.kernel.rules import NotAnInstance
+from weftc.prover.kernel.rules import NotAnInstance, Unproved
 from weftc.prover.kernel.terms import INDICATORS
 
 MOST_ROUNDS = 40
@@ -32,6 +32,17 @@ def equal(kernel: Products, p: Poly, q: Poly, absent: Iterable[Poly] = ()) -> bo
     if shown:
         kernel.journal.note("cases", "equal", (freeze(p), freeze(q)), tuple(sorted(off)))
     return shown
+
+
+def selected(kernel: Products, flag: Poly, rows: Sequence[tuple[Poly, Poly]]) -> list[Poly]:
+    """The first of each pair where a flag is 1, the second where it is 0."""
+    if not equal(kernel, kernel.multiply(flag, flag), flag):
+        raise Unproved("a selection by a number that is not known to be 0 or 1")
+    other = subtract(number(1), flag)
+    found = [add(kernel.multiply(flag, p), kernel.multiply(other, q)) for p, q in rows]
+    for (p, q), result in zip(rows, found, strict=True):
+        kernel.journal.note("selection", "select", (freeze(flag), freeze(p), freeze(q)), freeze(result))
+    return found
 
 
 def _single_bits(kernel: Products, absent: Iterable[Poly]) -> frozenset[int]:

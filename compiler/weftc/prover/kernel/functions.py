@@ -182,6 +182,10 @@ class Functions(Products):
         return self.lifted(self._relu, p) if value is None else number(max(value, 0))
 
     def _relu(self, p: Poly) -> Poly:
+        for sign, result in ((1, p), (-1, {})):
+            if self.is_nonnegative(scale(p, sign)):
+                self.journal.note("relu of what has a sign", "relu", (freeze(p),), freeze(result))
+                return result
         size, rest = _apart(p)
         held = self.holding("relu", rest)
         result = tidy(scale(held if size > 0 else subtract(held, rest), abs(size)))

@@ -60,6 +60,7 @@ _RULES = (
     Rule("root", "sqrt(c p) = sqrt(c) sqrt(p)", "c is a positive number"),
     Rule("root of a number", "sqrt(a^2 b) = a sqrt(b)", "a is positive"),
     Rule("relu", "relu(c p) = c relu(p),  relu(-c p) = c relu(p) - c p", "c is a positive number"),
+    Rule("relu of what has a sign", "relu(p) = p,  relu(-p) = 0", "p >= 0"),
     Rule("absolute", "|p| = 2 relu(p) - p"),
     Rule("tanh", "tanh(-p) = -tanh(p)"),
     # ---- comparisons: `functions.Functions.compare`, `zeros`, `nothing`
@@ -79,11 +80,17 @@ _RULES = (
     Rule(
         "choice", "a choice among c s + t is one among s", "c > 0 (c = 1 for sparsemax); t is that of every candidate"
     ),
+    Rule(
+        "increasing",
+        "a ranking of s is one of s^2, and of exp(p) one of p; of -s and -exp(p) one of -s^2 and -p",
+        "argmax without a tolerance, or top; s >= 0: a product of roots and what is not negative, or |p|",
+    ),
     Rule("one candidate", "its weight is 1", "it is always eligible, and no other key competes"),
     Rule("numbers", "an argmax among numbers is what it is", "scores and masks are numbers"),
     Rule("largest", "max(c s + t) = c max(s) + t", "c > 0, t is the same for every candidate; 0 where there is none"),
     Rule("log sum exp", "lse = log of the mass, and 0 where there is none"),
     # ---- comparing: `equality`
+    Rule("selection", "select(b, p, q) = b p + (1 - b) q", "b is 0 or 1: b b = b, by cases"),
     Rule("cases", "p = q if it holds where a divisor is 0, and, multiplied out, where it is not"),
     Rule("itself", "an argmax chooses the token itself", "its lead is positive definite in what tells tokens apart"),
     # ---- reading weights: `near.constants`

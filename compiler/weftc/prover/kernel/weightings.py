@@ -13,7 +13,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from weftc.prover.kernel.functions import Functions
-from weftc.prover.kernel.polynomials import Frozen, Mono, Poly, add, constant, freeze, number, scale, subtract, tidy
+from weftc.prover.kernel.polynomials import (
+    Frozen,
+    Mono,
+    Poly,
+    add,
+    constant,
+    freeze,
+    magnitude,
+    number,
+    scale,
+    subtract,
+    tidy,
+)
 from weftc.prover.kernel.rules import NotAnInstance, Unproved
 from weftc.prover.kernel.terms import ChoiceTerm, WeighingTerm
 
@@ -165,7 +177,10 @@ class Kernel(Functions):
         """Weights that are named by what chooses: scores without a shift and a scale, in names of their own."""
         empty = {} if keys.own is not None else self._nobody(keys)
         rows = [*keys.scores, keys.own] if keys.own is not None else list(keys.scores)
-        _, rows = self._unshifted(keys, rows)
+        ranks = rule.kind in ("argmax", "top") and rule.ties != "within"
+        _, rows = self._unshifted(keys, self._in_order(keys, rows) if ranks else rows)
+        if ranks:
+            _, rows = self._unshifted(keys, self._in_order(keys, rows))
         free, names = self._names(keys, rows, empty)
         rule, rows, _ = self._unscaled(rule, [self.rename(p, names) for p in rows])
         choice = self._named(rule, keys, rows, names, empty)
@@ -178,6 +193,45 @@ class Kernel(Functions):
                 for place, mask in enumerate(keys.masks)
             )
         return Keys(weights, empty, {} if keys.own is None else self.atom("weight", (choice, size, "own"), free))
+
+    def _in_order(self, keys: Candidates, rows: list[Poly]) -> list[Poly]:
+        """Simpler scores in the same order: squares of lengths, exponents of exponentials."""
+        for simpler in (self._squared_length, self._exponent):
+            found = [simpler(row) for row in rows]
+            signs = {one[0] for one in found if one is not None and one[1]}
+            if len(signs) == 1 and None not in found:
+                (sign,) = signs
+                result = [scale(one[1], sign) for one in found if one is not None]
+                operands = (keys.over, keys.bound, keys.own is not None, tuple(map(freeze, rows)))
+                self.journal.note("increasing", "order", operands, tuple(map(freeze, result)))
+                return result
+        return rows
+
+    def _squared_length(self, row: Poly) -> tuple[int, Poly] | None:
+        """The sign of a row, and its square: of a product with a root that is not negative, or of an absolute value."""
+        if not row:
+            return 1, {}
+        if len(row) == 1:
+            ((mono, c),) = row.items()
+            size = {mono: magnitude(c)}
+            if any(self.atoms[a].kind == "sqrt" for a, _ in mono) and self.is_termwise_nonnegative(size):
+                return (1 if c > 0 else -1), self.multiply(size, size)
+        for mono, c in row.items():
+            if len(mono) == 1 and mono[0][1] == 1 and self.atoms[mono[0][0]].kind == "relu":
+                atom = self.atoms[mono[0][0]]
+                p = self.open(atom.data, atom.tokens)
+                if row == scale(subtract({mono: 2}, p), Fraction(c) / 2):  # |p| = 2 relu(p) - p
+                    return (1 if c > 0 else -1), scale(self.multiply(p, p), Fraction(c * c) / 4)
+        return None
+
+    def _exponent(self, row: Poly) -> tuple[int, Poly] | None:
+        """The sign of a row, and its logarithm: of an exponential."""
+        if len(row) != 1:
+            return None
+        ((mono, c),) = row.items()
+        if magnitude(c) != 1 or not mono or any(self.atoms[a].kind != "exp" for a, _ in mono):
+            return None
+        return (1 if c > 0 else -1), add({}, *({self._inside_exp(a): power} for a, power in mono))
 
     def _nobody(self, keys: Candidates) -> Poly:
         """1 where no key is eligible."""

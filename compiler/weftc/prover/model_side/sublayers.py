@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from weftc.prover.kernel import ONE, equal
+from weftc.prover.kernel import ONE, selected
 from weftc.prover.kernel.polynomials import Poly, add, scale, subtract
 from weftc.prover.kernel.rules import Unproved
 from weftc.prover.model_side.heads import NUMBER_HEADS, HeadTerms, SlotGap, SlotGaps, SymbolicResidual
@@ -158,12 +158,7 @@ class ModelTerms(HeadTerms):
                 return [algebra.multiply(p, q) for p, q in zip(a, b, strict=True)]
             case "select":
                 assert b is not None
-                flag = b[-1]
-                if not equal(algebra, algebra.multiply(flag, flag), flag):
-                    raise Unproved("a selection by a number that is not known to be 0 or 1")
-                other = subtract(ONE, flag)
-                pairs = zip(a, b[:-1], strict=True)
-                return [add(algebra.multiply(flag, p), algebra.multiply(other, q)) for p, q in pairs]
+                return selected(algebra, b[-1], list(zip(a, b[:-1], strict=True)))
             case "unit" | "layer":
                 if ffn.function == "layer":
                     mean = scale(add({}, *a), Fraction(1, len(a)))
