@@ -199,3 +199,23 @@ outputs c
     both = f"sum[i] {weighting} * {weight}"
     made, meant = _both(frame.format(f"({both} * x[i]) / ({both})"), inputs, {}, "auto")
     np.testing.assert_allclose(made, meant, rtol=1e-13)
+
+
+COUNTED = """algorithm t
+tokens  i in points
+        j, h in centers : 2
+inputs  x[i] : R
+state   s[j] : R = 2
+layer
+  p[j,h] = tanh(s[h] * count(points) / 8)
+  s[j] = 1
+outputs p
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_weights_by_numbers_that_change_are_those_of_this_run_and_layer(backend: str) -> None:
+    model = weftc.load(weftc.compile(COUNTED), backend=backend)
+    for count, layers in ((6, 1), (4, 2), (5, 3), (6, 1)):
+        said = np.tanh((2.0 if layers == 1 else 1.0) * count / 8)
+        assert np.allclose(model(x=np.arange(float(count)), layers=layers)["p"], said, rtol=1e-14), (count, layers)
