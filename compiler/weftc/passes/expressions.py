@@ -223,7 +223,7 @@ def _whole(cx: Context, p: Poly) -> Poly:
     A score that decides is left as a polynomial of stored fields: that is compared exactly anyhow.
     """
     p = _caught(cx, p)
-    if len(p.terms) < 2 or _pending(p) or not p.axes:
+    if len(p.terms) < 2 or (cx.guarded and _pending(p)) or not p.axes:
         return p
     if len(p.axes) == 1:
         (i,) = p.axes

@@ -91,6 +91,9 @@ class _MultipliedOut(Evaluator):
             case Norm(body=Binary(op="-") as body) if is_vector(self.world.checked, body):
                 squared = self._doubtful(super().table(Square(node.span, body)), body)
                 return replace(applied("sqrt", squared), data=super().table(node).data)
+            case Call(function="sqrt", body=body):  # what is zero as written is not as it is multiplied out
+                root = super().table(node)
+                return replace(root, error=np.maximum(root.error, applied("sqrt", self.table(body)).error))
         return super().table(node)
 
     def _doubtful(self, square: ValueTable, body: Binary) -> ValueTable:
