@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from weftc.core.errors import WeftError
 from weftc.core.source import Source
 from weftc.core.styles import Styles
 from weftc.core.types import Checked
-from weftc.exact import NoValue, Undecided, execute
+from weftc.exact import Execution, Executor, NoValue, Undecided, execute
 from weftc.files.locate import catalogue
 from weftc.interpreter.interpreter import EvaluationError, Interpreter
 from weftc.language.bind import bind
@@ -41,6 +42,7 @@ from weftc.show.style_effects import choices, chosen, same
 from weftc.verification.cases.inputs import Case, cases
 from weftc.verification.verification import verify
 from weftc_runtime import Checkpoint
+from weftc_runtime.format.program import Head
 
 LAYERS = 2
 SMALL = 7  # tokens of a case
@@ -48,7 +50,7 @@ FAMILIES = ("random", "exact ties on a grid", "duplicates", "all rows equal", "p
 CASES = 8
 NEAR = 1e-6  # relative to the largest number: rounding of the interpreter stays below, on these cases
 ORDINARY = 16.0
-UNTIED = ("random", "positive")
+CLOSE = 1e-6  # scores nearer than that are as good as tied, for a proof up to eps
 Answers = Mapping[str, np.ndarray] | None  # None: no value
 
 
@@ -79,6 +81,7 @@ class Truth:
     cases: tuple[Case, ...]
     noises: tuple[Mapping[str, Any], ...]
     answers: tuple[Answers, ...]
+    tied: tuple[bool, ...]  # whether some choice is close, in exact arithmetic
 
     @classmethod
     def of(cls, checked: Checked, dims: Mapping[str, int], params: Mapping[str, float], layers: int) -> Truth:
@@ -93,7 +96,13 @@ class Truth:
             pass
         else:
             told = [one for one in told if not _differ(_found(made, *one[:2], layers), one[2])]
-        return cls(*map(tuple, zip(*told, strict=True))) if told else cls((), (), ())
+            return cls.joined([(*one, _is_tied(made, *one[:2], layers)) for one in told])
+        return cls.joined([(*one, True) for one in told])
+
+    @classmethod
+    def joined(cls, told: list[tuple[Case, Mapping[str, Any], Answers, bool]]) -> Truth:
+        """Case by case -> part by part."""
+        return cls(*map(tuple, zip(*told, strict=True))) if told else cls((), (), (), ())  # type: ignore[arg-type]
 
 
 def _meant(meaning: Interpreter, case: Case, layers: int) -> tuple[Answers, Mapping[str, Any]]:
@@ -138,10 +147,11 @@ class Judge:
         truth = self.truth(made)
         if truth is None:
             return "the text is no spec for these sizes"
-        for case, noise, wanted in zip(truth.cases, truth.noises, truth.answers, strict=True):
+        every = zip(truth.cases, truth.noises, truth.answers, truth.tied, strict=True)
+        for case, noise, wanted, tied in every:
             numbers = [*case.inputs.values(), *(wanted or {}).values()]
             large = any(np.max(np.abs(values), initial=0.0) > ORDINARY for values in numbers)
-            if near and (large or case.family not in UNTIED):
+            if near and (large or tied):
                 continue
             found = _found(made, case, noise, _depth(made))
             text = _differ(found, wanted)
@@ -175,6 +185,32 @@ def _found(made: Checkpoint, case: Case, noise: Mapping[str, Any], layers: int) 
     except Undecided:
         return SKIPPED
     return {name: np.vectorize(float, otypes=[float])(np.array(value, object)) for name, value in found.items()}
+
+
+class Ranking(Executor):
+    """Runs a file, and notes whether some choice is between scores that are close."""
+
+    close = False
+
+    def _candidates(self, head: Head, query: int, run: Execution) -> dict[int, Any]:
+        scores = super()._candidates(head, query, run)
+        if head.weighting.kind in ("argmax", "top", "normmax", "max"):
+            known = sorted(float(one) for one in scores.values())
+            self.close |= any(above - below <= CLOSE * (1 + abs(above)) for below, above in pairwise(known))
+        return scores
+
+
+def _is_tied(made: Checkpoint, case: Case, noise: Mapping[str, Any], layers: int) -> bool:
+    """Whether a choice of a right file is close: of its layers, or of what it answers."""
+    ranking = Ranking(made)
+    try:
+        run = ranking.run(case.inputs, layers, noise or None)
+        run.final()
+        if made.program.objective is not None:
+            run.objective()
+    except (NoValue, Undecided):
+        return True
+    return ranking.close
 
 
 def _differ(found: Any, wanted: Answers) -> str:

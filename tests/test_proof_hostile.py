@@ -126,6 +126,21 @@ def delayed(layers: int) -> Checkpoint:
     return replace(base, program=program, tensors=tensors)
 
 
+def weighed_by_a_field_that_is_not_set() -> Checkpoint:
+    """Shares are positive, but zero before the first layer has made them: there a head that adds nothing stops."""
+    base = compile("soft_spherical_kmeans", {"d": 1, "k": 2})
+    points = base.program.stream("points")
+    first, *others = base.program.layer
+    attend, *more = first.sublayers
+    assert isinstance(attend, ir.Attend)
+    row = np.zeros(points.width)
+    row[points.slot("y").offset] = 2
+    head = ir.Head("e", "points", "points", ir.Score(), ir.Weighting("normalize"), "e.v", (), ir.SelfKey("", "e.row"))
+    step = replace(first, sublayers=(replace(attend, heads=(*attend.heads, head)), *more))
+    tensors = {**base.tensors, "e.v": np.zeros((points.width, points.width)), "e.row": row}
+    return replace(base, program=replace(base.program, layer=(step, *others)), tensors=tensors)
+
+
 DIVIDING = """algorithm dividing
 tokens i in points
        j in centers : 2
@@ -156,6 +171,7 @@ HOSTILE: dict[str, Changed] = {
         for kind in (*CHOICES, "softmax", "normalize")
         for op in (">", ">=", "<", "<=")
     },
+    "a head weighs by a field that is not set": weighed_by_a_field_that_is_not_set,
     "an answer is read where there is no value": answered_by_a_slot_without_a_value,
     "signed weights without a mass": lambda: signed(False),
     "signed weights without a mass, with the self key's": lambda: signed(True),

@@ -35,6 +35,10 @@ class Boundary:
         self._faults: SlotGaps = {}
         self._made: dict[tuple[tuple[Cell, object], ...], SymbolicResidual] = {}
 
+    def replace_symbols(self, symbols: Mapping[str, Rows]) -> None:
+        """Takes other symbols for fields."""
+        self.symbols, self._derived, self._made = symbols, None, {}
+
     # ---- making ------------------------------------------------------------------------------------------------------
 
     def residual(self, known: Known) -> SymbolicResidual:

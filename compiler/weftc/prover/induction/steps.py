@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from weftc.prover.induction.boundary import Cell, Known
 from weftc.prover.induction.state import Rows
@@ -27,6 +27,7 @@ class Steps(Expectation):
         late = unready(self.program, self.checkpoint.tensors)
         for sentence in late:
             self.note("start", "", "", sentence)
+        self._forget(one.name for one in self.checked.fields.values() if one.role not in ("input", "random"))
         before = state = self.boundary.residual({})
         for step in self.program.prelude:
             state = self.model.run(step, state)
@@ -36,6 +37,7 @@ class Steps(Expectation):
             self.note("start", "", summary(self.program.prelude), broken)
         # A constant that the prelude computes is zero before it, and may change there and only there.
         self.compare("start", starts, state, summary(self.program.prelude))
+        self._set(one.target for one in starts)
         self.boundary.keep_constants(state)
         self._state_invariants()
         return self.boundary.scratch(state, ())
@@ -62,6 +64,8 @@ class Steps(Expectation):
     def layers(self, steps: Sequence[Sequence[Wanted]], known: dict[Cell, Poly]) -> dict[Cell, Poly]:
         """All layers of the program; returns what holds between layers."""
         each = layers_of(self.program)
+        if self.unset:
+            self._first_layer(each[0], steps, known)
         for _ in range(MOST_ROUNDS):
             noted, assumed = len(self.equations), dict(self.assumptions)
             ends = [self._layer(number, group, steps, known) for number, group in enumerate(each)]
@@ -76,6 +80,37 @@ class Steps(Expectation):
             del self.equations[noted:]
             self.assumptions = assumed
         raise Unproved(UNSETTLED)
+
+    # ---- fields that have not been set yet ---------------------------------------------------------------------------
+
+    def _forget(self, fields: Iterable[str]) -> None:
+        """Nothing is known of fields before they are set; they are zero then, though their kind may say otherwise."""
+        for name in self.algebra.positive_fields.intersection(fields):
+            is_open = self.sizes.size(self.checked.fields[name].home) is None
+            tokens: list[tuple[int, ...]] = [(0,)] if is_open else [()] * len(self.symbols[name])
+            self.unset[name] = tuple(
+                tuple(
+                    self.algebra.atom("kept", (f"{name} before it is set", column, token), about)
+                    for column in range(len(row))
+                )
+                for token, (row, about) in enumerate(zip(self.symbols[name], tokens, strict=True))
+            )
+        self.boundary.replace_symbols({**self.symbols, **self.unset})
+
+    def _set(self, fields: Iterable[str]) -> None:
+        """Fields have been set."""
+        done = set(fields)
+        self.unset = {name: rows for name, rows in self.unset.items() if name not in done}
+        self.boundary.replace_symbols({**self.symbols, **self.unset})
+
+    def _first_layer(
+        self, group: Sequence[tuple[int, ProgramStep]], steps: Sequence[Sequence[Wanted]], known: dict[Cell, Poly]
+    ) -> None:
+        """The first layer, in which some fields are not set yet; what is shown there is shown again for every layer."""
+        noted = len(self.equations)
+        self._layer(0, group, steps, known)
+        self.equations[noted:] = [one for one in self.equations[noted:] if one.strength == "not shown"]
+        self._set(list(self.unset))
 
     def _scratch_invariants(self, known: Known) -> None:
         for stream in self.program.streams:
@@ -98,7 +133,7 @@ class Steps(Expectation):
     ) -> dict[Cell, Poly]:
         """One layer step by step; as a whole where its steps are others than the spec's, or one of them fails."""
         noted = len(self.equations)
-        start = known
+        start, unset = known, self.unset
         aligned = group if len(group) == len(steps) else self._aligned(group, steps)
         if aligned:
             for (place, step), wanted in zip(aligned, steps, strict=True):
@@ -107,6 +142,9 @@ class Steps(Expectation):
                 return known
         failed = self.equations[noted:]
         del self.equations[noted:]
+        if unset:
+            self.unset = unset
+            self._set(())
         whole = self._whole_layer(number, group, start)
         if failed and any(e.strength == "not shown" for e in self.equations[noted:]):
             self.equations[noted:] = failed
@@ -144,6 +182,8 @@ class Steps(Expectation):
             if broken is not None:
                 self.note(place, "", summary((step,)), broken)
             self.compare(place, wanted, after, summary((step,)))
+            if self.unset:
+                self._set([one.target for one in wanted])
             return self.boundary.scratch(after, [one.target for one in wanted])
 
         found = self.guard(place, "; ".join(one.text for one in wanted), work)
@@ -154,8 +194,8 @@ class Steps(Expectation):
         before = self.boundary.residual(known)
         key = (id(step), id(before))
         if key not in self.ran:
-            self.ran[key] = self.model.run(step, before, refresh=False)
-        return self.ran[key]
+            self.ran[key] = (before, self.model.run(step, before, refresh=False))  # kept, so that its id stays its own
+        return self.ran[key][1]
 
     def _whole_layer(
         self, number: int, group: Sequence[tuple[int, ProgramStep]], known: dict[Cell, Poly]
@@ -204,7 +244,8 @@ class Steps(Expectation):
         for stream in self.program.streams:
             for slot in stream.slots:
                 if slot.role == "field" and slot.name not in new and slot.name in self.symbols:
-                    reason = self.difference(place, stream.name, slot.name, self.symbols[slot.name], after, ())
+                    rows = self.boundary.symbols[slot.name]
+                    reason = self.difference(place, stream.name, slot.name, rows, after, ())
                     if reason:
                         self.note(place, f"{slot.name} stays as it is", summary, reason)
 

@@ -56,8 +56,9 @@ class Expectation:
     assumptions: dict[str, None] = field(default_factory=dict)
     invariants: dict[str, None] = field(default_factory=dict)
     wanted: dict[int, Wanted] = field(default_factory=dict)  # by the body of the equation, read on the symbols
-    ran: dict[tuple[int, int], SymbolicResidual] = field(default_factory=dict)
+    ran: dict[tuple[int, int], tuple[SymbolicResidual, SymbolicResidual]] = field(default_factory=dict)
     seen: list[Poly] = field(default_factory=list)  # polynomials of the spec
+    unset: dict[str, Rows] = field(default_factory=dict)  # symbols for fields that have not been set yet
     remembers: bool = True  # whether layers may leave anything in scratch slots
     program: Program = field(init=False)
     sizes: TokenCounts = field(init=False)
