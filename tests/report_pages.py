@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from weftc.core.types import Checked
+from weftc.show.page.page import LARGEST
 from weftc.verification.cases.inputs import Case, cases
 
+SECTIONS = ("algorithm", "run", "answers", "transformer", "evidence")
 VOID = {"meta", "input", "br", "link", "img"}
 
 
@@ -96,3 +98,23 @@ def ordinary(checked: Checked, dims: dict[str, int], tokens: int = 8) -> Case:
 
 def ordinary_cases(checked: Checked, dims: dict[str, int]) -> Iterator[Case]:
     yield from cases(checked, dims, 60, seed=3)
+
+
+def check_page(html: str) -> Page:
+    """What holds for every page."""
+    page = Page(html)
+    ids = [one.attributes["id"] for one in page.elements if "id" in one.attributes]
+    assert len(ids) == len(set(ids))
+    for one in page.elements:
+        target = one.attributes.get("href", "")
+        assert not target or (target.startswith("#") and target[1:] in ids), target
+        assert not {"src", "style", "srcset", "action", "background"} & set(one.attributes), one
+        assert not [name for name in one.attributes if name.startswith("on")], one
+    assert set(SECTIONS) <= set(ids)
+    assert [one.attributes.get("type", "") for one in page.named("script")] == ["application/json", ""]
+    assert len(html.encode()) < LARGEST
+    for name in ("http:", "https:", "//www"):  # nothing to load; the name of SVG is no address that anybody asks
+        assert name not in html.replace("http://www.w3.org/2000/svg", ""), name
+    assert "undefined" not in page.text
+    assert "None" not in page.text.split()
+    return page

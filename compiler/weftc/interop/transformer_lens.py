@@ -1,7 +1,7 @@
 """A loaded model for TransformerLens: its sites as hook points, its runs with hooks and caches.
 
     from weftc.interop.transformer_lens import hooked
-    lens = hooked(weftc.load("lloyd.safetensors"))
+    lens = hooked(weftc.load("model.safetensors"))
     outputs, cache = lens.run_with_cache(x=x, c=c)
     cache["layers.0.blocks.0.attn.y.hook_pattern"]
 

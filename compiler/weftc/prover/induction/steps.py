@@ -85,7 +85,7 @@ class Steps(Expectation):
 
     def _forget(self, fields: Iterable[str]) -> None:
         """Nothing is known of fields before they are set; they are zero then, though their kind may say otherwise."""
-        for name in self.algebra.positive_fields.intersection(fields):
+        for name in sorted(self.algebra.positive_fields.intersection(fields)):
             is_open = self.sizes.size(self.checked.fields[name].home) is None
             tokens: list[tuple[int, ...]] = [(0,)] if is_open else [()] * len(self.symbols[name])
             self.unset[name] = tuple(

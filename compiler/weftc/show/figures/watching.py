@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from weftc.core.errors import InputError, WeftError
 from weftc.show.figures.choosing import chooses
 from weftc_runtime.format import program as ir
+from weftc_runtime.format.tensors import NUMBER_HEADS
 
 if TYPE_CHECKING:
     from weftc.interpreter.interpreter import Interpreter
@@ -219,7 +220,8 @@ class _Watcher:
 
         if chooses(head):
             self.handles.append(sites.hook_attn_scores.register_forward_hook(listen_scores))
-        self.handles.append(sites.hook_pattern.register_forward_hook(listen_pattern))
+        if head.weighting.kind not in NUMBER_HEADS:  # a number has no pattern
+            self.handles.append(sites.hook_pattern.register_forward_hook(listen_pattern))
 
     def _pattern(self, head: ir.Head, place: tuple[int, int], pattern: Array, scores: Array | None) -> None:
         course = self.course

@@ -26,6 +26,7 @@ from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.errors import WeftRuntimeError
 from weftc_runtime.format.basis import bases_of
 from weftc_runtime.format.program import Attend, Head, Program
+from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.model import Model
 
 Array = NDArray[Any]
@@ -241,7 +242,8 @@ class _Recorder:
                     sites = cast(HookBlock, self.model.blocks[site_block]).head(head.name)
                     taken = _Taken(frame, name, head, rows(head.query), rows(head.keys))
                     stack.callback(sites.hook_attn_scores.register_forward_hook(taken.scores).remove)
-                    stack.callback(sites.hook_pattern.register_forward_hook(taken.pattern).remove)
+                    if head.weighting.kind not in NUMBER_HEADS:  # a number has no pattern
+                        stack.callback(sites.hook_pattern.register_forward_hook(taken.pattern).remove)
             for stream in self.model.program.streams:
                 tokens = rows(stream.name)[evenly(len(rows(stream.name)), SHOWN)]
                 for site_block in range(per - 1, len(self.model.blocks), per):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from setuptools import find_packages
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMPILER = ROOT / "compiler" / "weftc"
 RUNTIME = ROOT / "runtime" / "weftc_runtime"
 

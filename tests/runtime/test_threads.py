@@ -14,7 +14,7 @@ import torch
 import weftc
 from weftc_runtime.kernels import threads as workers
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).normal(size=(2000, 2))
 
 

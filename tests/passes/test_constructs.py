@@ -16,7 +16,7 @@ from weftc.prover import prove
 from weftc.verification.cases.examples import answers, settings
 from weftc.verification.cases.inputs import cases
 
-CONSTRUCTS = {path.stem: path for path in sorted((Path(__file__).parent / "constructs").glob("*.weft"))}
+CONSTRUCTS = {path.stem: path for path in sorted((Path(__file__).parents[1] / "constructs").glob("*.weft"))}
 
 
 def construct(name: str) -> Checked:

@@ -63,7 +63,7 @@ def test_mistakes_of_form_and_of_meaning_are_told(old: str, new: str, code: str)
 
 
 @pytest.mark.parametrize(
-    "refused", sorted((Path(__file__).parent / "refusals").glob("*.weft")), ids=lambda path: path.stem
+    "refused", sorted((Path(__file__).parents[1] / "refusals").glob("*.weft")), ids=lambda path: path.stem
 )
 def test_what_has_no_attention_form_is_told(refused: Path) -> None:
     found = read(refused.read_text(encoding="utf-8"), refused.name).diagnostics

@@ -36,7 +36,7 @@ from weftc.language.parse.lexer import SECTIONS, tokenize
 from weftc.language.parse.tree_declarations import KINDS
 from weftc.language.pygments_lexer import WeftLexer
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EDITORS = ROOT / "editors"
 WORDS = [word for word in load().terminals if word.isidentifier()]
 CALLED = (*syntax.REDUCTIONS, *syntax.WEIGHTINGS, *syntax.FUNCTIONS, "count", "index")

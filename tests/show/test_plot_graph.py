@@ -16,7 +16,7 @@ from weftc.graph.build import build_graph
 from weftc.show.figures.graph_layout import LONGEST, Box, GraphLayout, layout
 from weftc.show.figures.graph_svg import svg
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NAMES = sorted(entry.name for entry in weftc.catalogue())
 SPACE = "{http://www.w3.org/2000/svg}"
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 def test_models_on_a_device_without_float64() -> None:

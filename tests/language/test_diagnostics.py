@@ -14,7 +14,7 @@ from weftc.core.source import Source
 from weftc.language.check.check import check
 from weftc.language.parse.parse import parse, read_spec
 
-FOLDER = Path(__file__).parent / "diagnostics"
+FOLDER = Path(__file__).parents[1] / "diagnostics"
 SPECS = sorted(FOLDER.glob("*.weft"))
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from playing import Play
-from report_pages import Page
-from test_report import check_page
+from report_pages import Page, check_page
 from weftc import cli
 
 Weft = Callable[..., tuple[int, str, str]]
@@ -215,7 +214,7 @@ def test_a_model_that_is_not_of_its_spec_is_refused() -> None:
 
 
 def test_the_page_about_reports_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     (tmp_path / "examples").symlink_to(root / "examples")
     monkeypatch.chdir(tmp_path)
     play = Play((root / "docs" / "report.md").read_text(encoding="utf-8"))

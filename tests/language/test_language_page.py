@@ -18,7 +18,7 @@ from weftc.language.parse.lexer import SECTIONS
 from weftc.language.parse.parse import parse
 from weftc.verification.cases.examples import answers, settings
 
-PAGE = Path(__file__).parent.parent / "specs" / "README.md"
+PAGE = Path(__file__).parents[2] / "specs" / "README.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 BLOCKS: list[str] = re.findall(r"^```weft\n(.*?)^```", TEXT, re.S | re.M)
 WHOLE = [block for block in BLOCKS if block.startswith("algorithm")]

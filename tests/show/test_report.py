@@ -11,39 +11,17 @@ import numpy as np
 import pytest
 
 import weftc
-from report_pages import Page, ordinary_cases
+from report_pages import check_page, ordinary_cases
 from spec_texts import GOOD, SHIPPED
 from weftc.core.errors import WeftError
-from weftc.show.page.page import LARGEST
 from weftc_runtime import WeftRuntimeError
 
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [8.0, 8.0], [9.0, 8.0], [8.0, 9.0], [20.0, 0.0]])
-SECTIONS = ("algorithm", "run", "answers", "transformer", "evidence")
 
 
 @pytest.fixture(scope="module")
 def plain() -> str:
     return weftc.report("lloyd", {"x": POINTS, "c": [[1.0, 1.0], [7.0, 7.0]]}, verify=False)
-
-
-def check_page(html: str) -> Page:
-    """What holds for every page."""
-    page = Page(html)
-    ids = [one.attributes["id"] for one in page.elements if "id" in one.attributes]
-    assert len(ids) == len(set(ids))
-    for one in page.elements:
-        target = one.attributes.get("href", "")
-        assert not target or (target.startswith("#") and target[1:] in ids), target
-        assert not {"src", "style", "srcset", "action", "background"} & set(one.attributes), one
-        assert not [name for name in one.attributes if name.startswith("on")], one
-    assert set(SECTIONS) <= set(ids)
-    assert [one.attributes.get("type", "") for one in page.named("script")] == ["application/json", ""]
-    assert len(html.encode()) < LARGEST
-    for name in ("http:", "https:", "//www"):  # nothing to load; the name of SVG is no address that anybody asks
-        assert name not in html.replace("http://www.w3.org/2000/svg", ""), name
-    assert "undefined" not in page.text
-    assert "None" not in page.text.split()
-    return page
 
 
 @pytest.mark.parametrize("at", range(len(SHIPPED)), ids=[path.stem for path in SHIPPED])

@@ -23,7 +23,7 @@ from weftc.graph.verify import verify
 from weftc.normal.slots import Leaf, NormalSlot
 from weftc.passes.pipeline import Goal, lowered
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 ROOT = HERE.parent
 REFUSALS = sorted((HERE / "refusals").glob("*.weft"))
 SPECS = [entry.name for entry in weftc.catalogue()]

@@ -36,7 +36,7 @@ from weftc.passes.pipeline import GRAPH_PASSES, Goal, graphs
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.program import Attend
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SPECS = [entry.name for entry in weftc.catalogue()]
 NAMES = sorted(path.stem for path in INVENTIONS.glob("*.weft"))
 EVERY = [*SPECS, *(f"invention {name}" for name in NAMES)]

@@ -37,7 +37,7 @@ from weftc.language.check.check import check
 from weftc.language.parse.parse import parse, read_spec
 from weftc.verification.cases.inputs import cases
 
-CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
+CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*.json"))
 SEED = int(os.environ["WEFTC_FUZZ_SEED"])  # of the day (conftest.py)
 SPECS = 20  # in every test run
 
@@ -179,7 +179,7 @@ def test_the_seed_is_of_the_day_and_is_told(chosen: str | None) -> None:
     setting |= {} if chosen is None else {"WEFTC_FUZZ_SEED": chosen}
     run = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "test_architecture.py"]
     before = f"{datetime.now(UTC):%Y%m%d}"
-    done = subprocess.run(run, cwd=Path(__file__).parent, env=setting, capture_output=True, text=True, check=True)
+    done = subprocess.run(run, cwd=Path(__file__).parents[1], env=setting, capture_output=True, text=True, check=True)
     (seed,) = re.findall(r"random specs: seed (\d+)", done.stdout)
     assert seed in ((before, f"{datetime.now(UTC):%Y%m%d}") if chosen is None else (chosen,))
 

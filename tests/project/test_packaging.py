@@ -14,7 +14,7 @@ import pytest
 
 from weftc_runtime.kernels.native import building
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NATIVE = "weftc_runtime/kernels/native"
 RUNS = """
 import sys, numpy, torch, weftc
@@ -143,4 +143,4 @@ def test_nothing_is_left_of_the_old_name() -> None:
         if Path(name).suffix in {".py", ".md", ".toml", ".cpp", ".h", ".yml", ".json", ".js"} or name == "Makefile":
             text = (ROOT / name).read_text(encoding="utf-8")
             found = old.search(text)
-            assert found is None or name == "tests/test_packaging.py", f"{name}: {found}"
+            assert found is None or name == "tests/project/test_packaging.py", f"{name}: {found}"

@@ -1,6 +1,6 @@
 """Every notebook in examples/notebooks runs from top to bottom, and prints what is stored in it.
 
-`pytest tests/test_notebooks.py --update-golden -n0` stores what it prints and shows now.
+`pytest tests/project/test_notebooks.py --update-golden -n0` stores what it prints and shows now.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-FOLDER = Path(__file__).parent.parent / "examples" / "notebooks"
+FOLDER = Path(__file__).parents[2] / "examples" / "notebooks"
 NOTEBOOKS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 PICTURE = re.compile(r"<\w+ size [\d.x]+ with \d+ Axes>")
 

@@ -20,7 +20,7 @@ from weftc.verification.verification import verify
 from weftc_runtime import Checkpoint
 from weftc_runtime.format.program import Attend, Head, ProgramStep
 
-INVENTIONS = sorted(str(path) for path in (Path(__file__).parent / "inventions").glob("*.weft"))
+INVENTIONS = sorted(str(path) for path in (Path(__file__).parents[1] / "inventions").glob("*.weft"))
 STYLES: tuple[Mapping[str, str], ...] = (
     {"scores": "dot", "centre": "off"},
     {"scores": "dot", "centre": "on", "square": "relu2"},

@@ -35,7 +35,7 @@ def test_every_style_computes_the_spec(name: str, style: str, value: str, dtype:
         assert f"{style}={value}" in found.refusal
         return
     if not found.differs:
-        return  # the same transformer: tests/test_specs.py has it
+        return  # the same transformer: tests/passes/test_specs.py has it
     judged = judge(checked, dims, dtype=dtype, backend=backend, **chosen(style, value))
     if backend == "linear" and not covered(judged):
         return
