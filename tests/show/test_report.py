@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weftc
-from report_pages import check_page, ordinary_cases
+from report_pages import Page, check_page, ordinary_cases
 from spec_texts import GOOD, SHIPPED
 from weftc.core.errors import WeftError
 from weftc_runtime import WeftRuntimeError
