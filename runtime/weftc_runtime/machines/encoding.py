@@ -30,10 +30,12 @@ from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, SlotW
 from weftc_runtime.plan.narrow import HeadLens, Lens
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.structure import copies, table
+from weftc_runtime.reference.feed_forward import NORMS
 
 VERSION = 1  # CODE_VERSION of machine.cpp
 DENSE, UNIFORM, INDEX, LAZY, NOISE, IDENTITY = range(6)
-MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT = range(1, 9)
+MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ = range(1, 10)
+BLOCKED = ("sparse", "deferred")  # forms of what a feed-forward makes when it is read
 KINDS = {"softmax": 0, "exp": 1, "sum": 2, "normalize": 3, "lse": 4, "max": 5}
 NAMES = "product reciprocal log exp sqrt relu relu2 tanh copy unit layer absolute select"
 FUNCTIONS = {name: number for number, name in enumerate(NAMES.split())}
@@ -158,6 +160,9 @@ class Encoder:
         self.steps = [self.plan.steps[f"layer.{index}"] for index in range(len(program.layer))]
         self.written = self._written()
         self.needed = self._needed()
+        self.blocked = self._blocked()
+        self.maps: dict[Place, FFNPlan] = {}  # what makes slots when they are read, up to now
+        self.stale: set[Place] = set()  # of those: made from numbers that are gone
         self.groups: list[_Group] = []
         self.lazy_of: dict[Place, int] = {}
         self.outs = self.rankings = 0
@@ -175,6 +180,7 @@ class Encoder:
             for at, sub in enumerate(sublayers):
                 changed = self._attend(sub, f"blocks.{block + at}") if isinstance(sub, AttendPlan) else self._feed(sub)
                 self._check_order(sublayers[at + 1 :], changed)
+                self.stale |= {p for p, plan in self.maps.items() if p not in changed and self._sources(plan.ffn) & changed}
                 made |= changed
                 ends.append(len(self.instructions))
             block += len(step.sublayers)
@@ -197,6 +203,11 @@ class Encoder:
             else:
                 found.update((place, None) for place in self._targets(sub.ffn) if self._role(place) != "derived")
         return list(found)
+
+    def _blocked(self) -> set[Place]:
+        """Slots that feed-forwards make when they are read."""
+        feeds = [sub for sub in self._subs() if isinstance(sub, FFNPlan)] + list(self.plan.derived.values())
+        return {place for plan in feeds if plan.form in BLOCKED for place in self._targets(plan.ffn)}
 
     def _role(self, place: Place) -> str:
         return self.streams[place[0]].slot(place[1]).role
@@ -266,6 +277,9 @@ class Encoder:
 
     def _check_lazies(self) -> None:
         """What the rows of lazy slots are made from, on their own side, must stay."""
+        for place in self.maps:
+            if self._role(place) != "derived":
+                raise Uncovered(f"slot {place[1]} is made when it is read, and lasts")
         for lazy in self.lazies:
             reads = self._write_reads(lazy.attend, lazy.write) - {lazy.place}
             if lazy.lasts and any(self._role(place) == "scratch" for place in reads):
@@ -283,6 +297,8 @@ class Encoder:
             return NOISE
         if embed is not None and embed.kind == "identity" and place not in self.written:
             return IDENTITY
+        if place in self.blocked and self.plan.forms[place] in BLOCKED:
+            return LAZY
         return FORMS.get(self.plan.forms[place], DENSE)
 
     def _slots(self) -> list[SlotCode]:
@@ -316,10 +332,8 @@ class Encoder:
         if self._noise(rows) - ({"gumbel", "uniform"} if bounded else {"uniform"}):
             raise Uncovered("random numbers are read as they are")  # native ones may differ in the last place
         for place in self._read(rows):
-            made = self.plan.derived.get(place)
-            if (self._kind(place) == LAZY and place not in self.lazy_of) or (
-                made and made.form in ("sparse", "deferred")
-            ):
+            known = place in self.lazy_of or place in self.maps
+            if self._kind(place) == LAZY and (not known or place in self.stale):
                 raise Uncovered(f"slot {place[1]} of {place[0]} is made in blocks")
         return rows
 
@@ -356,23 +370,25 @@ class Encoder:
             for ffn in stream.derived:  # in order of dependence
                 places = {(stream.name, slot) for slot in ffn.writes}
                 plan = self.plan.derived[next(iter(places))]
-                if places & wanted and not places <= fresh and plan.form not in ("sparse", "deferred"):
-                    self._map(ffn)  # whoever reads others knows how they are made
+                if places & wanted and not places <= fresh:
+                    self._map(plan)
                     fresh |= places
 
     def _feed(self, plan: FFNPlan) -> set[Place]:
         places = set() if plan.dead else set(self._targets(plan.ffn))
         if places & self.needed:
-            if plan.form in ("sparse", "deferred"):
-                raise Uncovered("a feed-forward is made in blocks")
-            self._map(plan.ffn)
+            self._map(plan)
         return places
 
-    def _map(self, ffn: FFN) -> None:
+    def _map(self, plan: FFNPlan) -> None:
+        ffn = plan.ffn
         stream, made, places = self.streams[ffn.stream], self.prepared.ffn(ffn), self._targets(ffn)
+        later = any(self._kind(place) == LAZY for place in places)
+        if later and (len(places) > 1 or ffn.function in NORMS or plan.form not in BLOCKED):
+            raise Uncovered(f"slot {places[0][1]} is made in blocks")
         code = Code()
         once = all(self._kind(place) == UNIFORM for place in places)
-        code.add(MAP, self.order[stream.name], once, FUNCTIONS[ffn.function])
+        code.add(MAP_WHEN_READ if later else MAP, self.order[stream.name], once, FUNCTIONS[ffn.function])
         a = self._rows(stream.name, made.lens, "a")
         b = self._rows(stream.name, made.lens, "b") if ffn.b is not None else []
         code.rows(a)
@@ -392,7 +408,11 @@ class Encoder:
                 code.add(number)
                 code.real.append(factor)
         names = ", ".join(f"{stream}.{slot}" for stream, slot in places)
-        self.instructions.append(Instruction("map", f"{names} := {ffn.function}", code))
+        if later:
+            self.maps[places[0]] = plan
+            self.stale.discard(places[0])
+        text = f"{names} := {ffn.function}{', in blocks when it is read' if later else ''}"
+        self.instructions.append(Instruction("map", text, code))
 
     # ------------------------------------------------------------------ attention
     def _attend(self, plan: AttendPlan, path: str) -> set[Place]:
@@ -429,6 +449,7 @@ class Encoder:
             text = ", ".join(f"{write.stream}.{write.slot}" for write in needed)
             self.instructions.append(Instruction("map", f"{text} := what is carried, plus what heads add", code))
         changed = {(write.stream, write.slot) for write in plan.slots}
+        self.maps = {place: made for place, made in self.maps.items() if place not in changed}
         made = [write for write in plan.slots if self._is_lazy(write)]
         self.lazies = [
             *(LazyWrite(lazy.attend, lazy.write, lazy.later | changed) for lazy in self.lazies),
@@ -571,7 +592,7 @@ class Encoder:
         assert found.scores is not None
         grouping = grouping_of(call, found.eligible, found.scores)
         index, weight = plan.index, list[Row]()
-        made = self.plan.derived.get((head.keys, index))
+        made = self.maps.get((head.keys, index))
         if made is not None:  # an index times a number of every token
             if not made.number or not made.index or not grouping.ones:
                 raise Uncovered(f"head {head.name} has weights of its own")

@@ -23,6 +23,7 @@ from weftc_runtime.format.program import FFN, Program, ProgramStep
 from weftc_runtime.kernels.devices import SCANNED
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.kernels.threads import alone
+from weftc_runtime.machines.encoding import BLOCKED
 from weftc_runtime.machines.feed import derived_radius, feed
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys, note_peak
 from weftc_runtime.machines.heads_kept import kept_head
@@ -279,9 +280,13 @@ class Linear:
             if exact.level:
                 raise
             return None
-        for write in plan.slots if isinstance(plan, AttendPlan) else ():
-            if write.form == "deferred" and write.heads:
-                assert isinstance(plan, AttendPlan)
+        if isinstance(plan, FFNPlan):
+            if plan.form in BLOCKED and not plan.dead:
+                found = self._feed(plan, state, exact)
+        else:
+            for write in plan.slots:
+                if write.form != "deferred" or not write.heads:
+                    continue
                 calls = [self.call(plan.heads[index], state, exact, problem.number) for index in write.heads]
                 slot = self.program.stream(write.stream).slot(write.slot)
                 made = self.writer.deferred(calls, range(slot.offset, slot.offset + slot.width))

@@ -82,6 +82,9 @@ void Problem::take_over(int32_t slot) {
   own.now = made, own.empty = false, own.moved = true;
 }
 
+static void column_of(const Map& map, Problem& problem, Worker& worker, const Block& block, int32_t slot, int32_t column,
+                      double* out);
+
 void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t column, double* out) {
   const SlotType& kind = type(at);
   const Slot& slot = slots[at];
@@ -117,6 +120,7 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
       for (int e = 0; e < LANES; e++) out[e] = block.token(e) == column ? 1.0 : 0.0;
       return;
     case LAZY: {
+      if (slot.map) return column_of(*slot.map, *this, worker, block, at, column, out);
       Worker::Tiles& tiles = worker.tiles[kind.group];
       if (tiles.serial != block.serial || !block.serial) {
         fill_tiles(*this, worker, block, kind.group, snapshots[kind.group]);
@@ -146,31 +150,31 @@ void Problem::rows(Worker& worker, const Block& block, const Rows& all, Lane* ou
     }
     return;
   }
-  std::vector<Lane> every;
-  for (int32_t r = 0; r < count; r++) {
-    const int32_t first = all.start[r], many = all.start[r + 1] - first;
-    double* to = out[r].v;
-    if (sizes) std::fill(sizes[r].v, sizes[r].v + LANES, 0.0);
-    if (!many) std::fill(to, to + LANES, 0.0);
-    const bool apart = all.exact && many > 2;
-    Lane more;
-    if (apart) every.resize(many);
-    for (int32_t t = 0; t < many; t++) {
-      const Term& term = all.terms[first + t];
-      double* number = apart ? every[t].v : t ? more.v : to;
-      column(worker, block, term.slot, term.column, number);
-      if (term.factor != 1)
-        for (int e = 0; e < LANES; e++) number[e] *= term.factor;
-      if (sizes)
-        for (int e = 0; e < LANES; e++) sizes[r].v[e] += std::fabs(number[e]);
-      if (t && !apart)
-        for (int e = 0; e < LANES; e++) to[e] += more.v[e];
-    }
-    for (int e = 0; e < LANES && apart; e++) {
-      worker.terms.clear();
-      for (int32_t t = 0; t < many; t++) worker.terms.push_back(every[t].v[e]);
-      to[e] = exact_sum(worker.terms, worker.parts);
-    }
+  for (int32_t r = 0; r < count; r++) row(worker, block, all, r, out[r].v, sizes ? sizes[r].v : nullptr);
+}
+
+void Problem::row(Worker& worker, const Block& block, const Rows& all, int32_t which, double* to, double* sizes) {
+  const int32_t first = all.start[which], many = all.start[which + 1] - first;
+  if (sizes) std::fill(sizes, sizes + LANES, 0.0);
+  if (!many) std::fill(to, to + LANES, 0.0);
+  const bool apart = all.exact && many > 2;
+  std::vector<Lane> every(apart ? many : 0);
+  Lane more;
+  for (int32_t t = 0; t < many; t++) {
+    const Term& term = all.terms[first + t];
+    double* number = apart ? every[t].v : t ? more.v : to;
+    column(worker, block, term.slot, term.column, number);
+    if (term.factor != 1)
+      for (int e = 0; e < LANES; e++) number[e] *= term.factor;
+    if (sizes)
+      for (int e = 0; e < LANES; e++) sizes[e] += std::fabs(number[e]);
+    if (t && !apart)
+      for (int e = 0; e < LANES; e++) to[e] += more.v[e];
+  }
+  for (int e = 0; e < LANES && apart; e++) {
+    worker.terms.clear();
+    for (int32_t t = 0; t < many; t++) worker.terms.push_back(every[t].v[e]);
+    to[e] = exact_sum(worker.terms, worker.parts);
   }
 }
 
@@ -368,27 +372,55 @@ struct Map : Instruction {
              std::vector<double>& terms, std::vector<double>& parts) const {
     if (function == UNIT || function == LAYERED) return norm(problem, worker, block, x, y, terms, parts);
     bool good = true;
-    for (size_t h = 0; h < x.size(); h++) {
-      double* v = x[h].v;
-      for (int e = 0; e < LANES; e++) {
-        const double w = v[e];
-        switch (function) {
-          case PRODUCT: v[e] = w * y[h].v[e]; break;
-          case RECIPROCAL: v[e] = 1 / w; break;
-          case LOG: v[e] = std::log(w); break;
-          case EXP: v[e] = std::exp(w); break;
-          case SQRT: v[e] = std::sqrt(w); break;
-          case RELU: v[e] = w > 0 ? w : 0; break;
-          case RELU2: v[e] = w > 0 ? w * w : 0; break;
-          case TANH: v[e] = std::tanh(w); break;
-          case ABSOLUTE: v[e] = std::fabs(w); break;
-          case SELECT: v[e] = y.back().v[e] > 0.5 ? w : y[h].v[e]; break;
-          default: break;
-        }
-      }
-      for (int e = 0; e < block.many; e++) good &= v[e] - v[e] == 0;
-    }
+    const double* none = nullptr;
+    for (size_t h = 0; h < x.size(); h++)
+      good &= apply(block, x[h].v, h < y.size() ? y[h].v : none, y.empty() ? none : y.back().v);
     return good;
+  }
+
+  // The function of 64 numbers; `last`: the last row of the second argument, which tells a choice.
+  bool apply(const Block& block, double* v, const double* y, const double* last) const {
+    for (int e = 0; e < LANES; e++) {
+      const double w = v[e];
+      switch (function) {
+        case PRODUCT: v[e] = w * y[e]; break;
+        case RECIPROCAL: v[e] = 1 / w; break;
+        case LOG: v[e] = std::log(w); break;
+        case EXP: v[e] = std::exp(w); break;
+        case SQRT: v[e] = std::sqrt(w); break;
+        case RELU: v[e] = w > 0 ? w : 0; break;
+        case RELU2: v[e] = w > 0 ? w * w : 0; break;
+        case TANH: v[e] = std::tanh(w); break;
+        case ABSOLUTE: v[e] = std::fabs(w); break;
+        case SELECT: v[e] = last[e] > 0.5 ? w : y[e]; break;
+        default: break;
+      }
+    }
+    bool good = true;
+    for (int e = 0; e < block.many; e++) good &= v[e] - v[e] == 0;
+    return good;
+  }
+
+  // One column of a slot it writes, for a block of tokens.
+  void column(Problem& problem, Worker& worker, const Block& block, int32_t slot, int32_t wanted, double* out) const {
+    size_t at = 0;
+    while (targets[at].slot != slot || targets[at].column != wanted) at++;
+    const Target& target = targets[at];
+    std::vector<Lane> hidden(target.out.size());
+    Lane other, last, kept, total;
+    Target made{slot, wanted, {}};
+    for (size_t h = 0; h < hidden.size(); h++) {
+      const int32_t row = target.out[h].first;
+      problem.row(worker, block, a, row, hidden[h].v);
+      if (row < b.count()) problem.row(worker, block, b, row, other.v);
+      if (function == SELECT) problem.row(worker, block, b, b.count() - 1, last.v);
+      if (!apply(block, hidden[h].v, other.v, last.v)) worker.odd = true;
+      made.out.emplace_back((int32_t)h, target.out[h].second);
+    }
+    problem.row(worker, block, carry, (int32_t)at, kept.v);
+    std::vector<double> terms, parts;
+    add(made, hidden, kept, total, terms, parts);
+    std::memcpy(out, total.v, sizeof(Lane));
   }
 
   bool norm(Problem& problem, Worker& worker, const Block& block, std::vector<Lane>& x, const std::vector<Lane>& y,
@@ -430,6 +462,21 @@ struct Map : Instruction {
       for (Lane& lane : x) lane.v[e] /= length;
     }
     return true;
+  }
+};
+
+static void column_of(const Map& map, Problem& problem, Worker& worker, const Block& block, int32_t slot, int32_t column,
+                      double* out) {
+  map.column(problem, worker, block, slot, column, out);
+}
+
+// A map whose slots are made block by block when they are read.
+struct MapWhenRead : Instruction {
+  Map map;
+  explicit MapWhenRead(Code& code) : map(code) {}
+  Outcome run(Problem& problem, Team&) const override {
+    for (int32_t slot : map.slots) problem.slots[slot].map = &map, problem.slots[slot].empty = false;
+    return GOING;
   }
 };
 
@@ -512,7 +559,8 @@ static std::unique_ptr<Instruction> make(Code& code) {
     case 5: return make_rank(code);
     case 6: return make_soft(code);
     case 7: return make_lazy(code);
-    default: return make_member_soft(code);
+    case 8: return make_member_soft(code);
+    default: return std::make_unique<MapWhenRead>(code);
   }
 }
 
@@ -586,6 +634,8 @@ void Problem::go(Team& team, int32_t many, int64_t last, int32_t stop, bool unti
     }
     if (at == stop) return;  // a sub-layer without instructions
     if (at < end) outcome = machine.list[at]->run(*this, team);
+    for (Worker& each : workers)
+      if (each.odd) outcome = outcome == GOING ? LAYER : outcome, each.odd = false;
     if (outcome == LAYER && at >= machine.begins) roll_back();
     if (outcome != GOING) return;
     settled = false;

@@ -96,6 +96,7 @@ struct Slot {
   void *now = nullptr, *before = nullptr, *room[2] = {nullptr, nullptr};
   bool empty = true, moved = false;  // moved: written in the layer under way
   double* values = nullptr;          // of an index
+  const struct Map* map = nullptr;   // lazy: what makes a block of rows when it is read, if not a group of heads
 };
 
 // Tokens that are looked at together: a list of them, or those from `first` on.
@@ -122,6 +123,7 @@ struct Worker {
   std::vector<Lane> lanes, values, room;
   std::vector<double> numbers, terms, parts;
   std::vector<int32_t> list;
+  bool odd = false;  // a number without a value was made while rows were read
 };
 
 // Features of every token of a side (tokens, features), and for each which count in an inner product.
@@ -213,7 +215,8 @@ struct Problem {
   Block block(int64_t first, int64_t last) { return {nullptr, first, (int)std::min<int64_t>(LANES, last - first), 0}; }
   // One column of a slot.
   void column(Worker& worker, const Block& block, int32_t slot, int32_t column, double* out);
-  // Rows of a matrix; `sizes`: those of what was added.
+  // One row of a matrix, and all of them; `sizes`: those of what was added.
+  void row(Worker& worker, const Block& block, const Rows& rows, int32_t which, double* out, double* sizes = nullptr);
   void rows(Worker& worker, const Block& block, const Rows& rows, Lane* out, Lane* sizes = nullptr);
   // All features of one side of a score for the tokens of a block, and for all tokens.
   void features(Worker& worker, const Block& block, const Score& score, bool query, Lane* out, Lane* sizes = nullptr);

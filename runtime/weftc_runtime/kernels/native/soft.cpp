@@ -566,6 +566,7 @@ struct Lazy : Instruction {
   explicit Lazy(Code& code) : group((int32_t)code.next()) {}
   Outcome run(Problem& problem, Team&) const override {
     take_snapshot(problem, group);
+    for (int32_t slot : problem.machine.groups[group].slots) problem.slots[slot].map = nullptr;
     return GOING;
   }
 };
