@@ -80,7 +80,9 @@ class StreamedHead:
     def _squares(self, part: Part) -> Squares:
         """How to compute the distances of a part: it needs to know the range of its features."""
         call, lens = self.call, self.lens
-        ends, factors = [], [1.0]
+        width, factors = len(lens.weights[part.q]), [1.0]
+        low = torch.full((1, width), torch.inf, dtype=torch.float64, device=call.device)
+        high = -low  # in place: small numbers kept among large blocks keep the memory of these
         for side, residual, narrow, name in (
             ("query", call.query, lens.query, part.q),
             ("key", call.keys, lens.keys, part.k),
@@ -89,14 +91,14 @@ class StreamedHead:
             for rows in blocks(many, max(1, len(narrow.columns))):
                 z = narrow.read(residual, rows)
                 found = lens.weights.product(z, name)
-                ends += [found.amin(0), found.amax(0)]
+                torch.minimum(low, found.amin(0), out=low)
+                torch.maximum(high, found.amax(0), out=high)
                 if part.scale is not None and part.scale[0] == side:
                     factors.append(float(lens.weights.product(z, part.scale[1]).abs().max()))
         assert part.coefficient is not None
         factor = abs(float(lens.weights[part.coefficient])) * max(factors)
-        both = torch.stack(ends)
         most = torch.full((1, 1), factor, dtype=torch.float64, device=call.device)
-        return Squares(both.amin(0, keepdim=True), both.amax(0, keepdim=True), most)
+        return Squares(low, high, most)
 
     # ------------------------------------------------------------------ features
     def query_features(self, rows: Rows) -> Features:
