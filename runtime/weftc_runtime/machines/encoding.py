@@ -180,7 +180,8 @@ class Encoder:
             for at, sub in enumerate(sublayers):
                 changed = self._attend(sub, f"blocks.{block + at}") if isinstance(sub, AttendPlan) else self._feed(sub)
                 self._check_order(sublayers[at + 1 :], changed)
-                self.stale |= {p for p, plan in self.maps.items() if p not in changed and self._sources(plan.ffn) & changed}
+                kept = {place: plan.ffn for place, plan in self.maps.items() if place not in changed}
+                self.stale |= {place for place, ffn in kept.items() if self._sources(ffn) & changed}
                 made |= changed
                 ends.append(len(self.instructions))
             block += len(step.sublayers)
