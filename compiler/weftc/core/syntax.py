@@ -66,10 +66,11 @@ class Neg:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`left op right`; a number or a vector on either side as the operator allows."""
+    """`left op right`; a number or a vector on either side as the operator allows. `.*` and `./` join two vectors
+    coordinate by coordinate."""
 
     span: Span
-    op: Literal["+", "-", "*", "/"]
+    op: Literal["+", "-", "*", "/", ".*", "./"]
     left: Expr
     right: Expr
 

@@ -164,7 +164,7 @@ def _expression(node: Expr) -> tuple[str, int]:
             return f"{expression(body, ATOM)}%", ATOM
         case Weigh():
             return _weighting(node), ATOM + 1
-        case Binary(op=("*" | "/") as op, left=left, right=right):
+        case Binary(op=("*" | "/" | ".*" | "./") as op, left=left, right=right):
             return f"{expression(left, SUM)} {op} {expression(right, PRODUCT)}", PRODUCT
         case Binary(op=op, left=left, right=right):
             return f"{_arithmetic(left)} {op} {expression(right, SUM)}", SUM

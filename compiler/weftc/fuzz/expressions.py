@@ -220,6 +220,8 @@ class RandomExpressions:
         a, b = self.vector(width, at, depth), self.vector(width, at, depth)
         if a is None or b is None:
             return None
+        if self.rng.random() < 0.3:
+            return binary(".*", a, b)
         return binary("+" if a == b else self.rng.choice("+-"), a, b)
 
     def _scaled(self, width: Dimension, at: Indices, depth: int) -> Expr | None:

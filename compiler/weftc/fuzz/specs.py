@@ -125,6 +125,8 @@ def _header(rng: Random) -> Spec:
         sets.append(TokenSet(NOWHERE, ("j", "h"), "centers", rng.choice(("k", "k", 3))))
     if second > 0.6:
         sets.append(TokenSet(NOWHERE, ("q", "w"), "others", None))
+    if rng.random() < 0.2:
+        sets.append(TokenSet(NOWHERE, ("a", "o"), "coordinates", "d"))
     inputs = list(_inputs(rng, sets))
     fixed = [one for one in sets if one.size is not None]
     states = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from weftc.core.source import NOWHERE
@@ -24,6 +24,7 @@ class Vocabulary:
     params: tuple[str, ...]  # parameters known to be > 0
     lets: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names of `let` numbers, and the indices they are defined for
     widths: tuple[Dimension, ...] = ()
+    sizes: Mapping[str, Dimension] = field(default_factory=dict)  # of fixed sets
 
     @classmethod
     def of(cls, checked: Checked, readable: frozenset[str]) -> Vocabulary:
@@ -33,7 +34,8 @@ class Vocabulary:
         params = tuple(name for name in checked.params if name not in (COUNTED, SHARE))
         lets = tuple((name, let.target.indices) for name, let in checked.lets.items())
         widths = tuple(dict.fromkeys(one.width for one in fields if one.width is not None))
-        return cls(sets, frozenset(n for n in sets if not checked.is_open(n)), fields, params, lets, widths)
+        sizes = {name: size for name, size in checked.sets.items() if size is not None}
+        return cls(sets, frozenset(n for n in sets if not checked.is_open(n)), fields, params, lets, widths, sizes)
 
     def home(self, index: str) -> str:
         """The set an index runs over."""
@@ -49,18 +51,23 @@ class Vocabulary:
         return [
             Ref(NOWHERE, one.name, (index,))
             for one in self.fields
-            if one.width == width and one.home == self.home(index)
+            if width in (one.width, self.sizes.get(one.columns or "")) and one.home == self.home(index)
         ]
 
     def numbers(self, indices: tuple[str, ...]) -> list[tuple[Ref, FieldType]]:
         """Number and pair fields, each at all tokens of `indices` that it can be read at."""
-        return [(ref, one) for one in self.fields if one.width is None for ref in self._places(one, indices)]
+        return [(ref, one) for one in self.fields for ref in self._places(one, indices)]
 
     def members(self, first: str, second: str) -> list[Ref]:
         """One-hot fields between two tokens, either way round."""
         return [ref for ref, one in self.numbers((first, second)) if one.kind == "onehot" and len(ref.indices) == 2]
 
     def _places(self, one: FieldType, indices: tuple[str, ...]) -> Iterator[Ref]:
+        if one.width is not None:  # its coordinates
+            over = [e for e in indices if self.sizes.get(self.home(e)) == one.width]
+            homes = [i for i in indices if self.home(i) == one.home]
+            yield from (Ref(NOWHERE, one.name, (i, e)) for i in homes for e in over if i != e)
+            return
         if one.columns is None:
             yield from (Ref(NOWHERE, one.name, (i,)) for i in indices if self.home(i) == one.home)
             return

@@ -15,7 +15,6 @@ after     %0 input x
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -138,8 +137,12 @@ class _Builder:
             case ast.Binary(op="*"):
                 left, right = sorted((sub(expr.left), sub(expr.right)), key=lambda n: n.number)
                 return add("product", (left, right), "times")
+            case ast.Binary(op=".*"):
+                left, right = sorted((sub(expr.left), sub(expr.right)), key=lambda n: n.number)
+                return add("product", (left, right), "entries")
             case ast.Binary():
-                return add("quotient", (sub(expr.left), sub(expr.right)))
+                detail = "entries" if expr.op == "./" else None
+                return add("quotient", (sub(expr.left), sub(expr.right)), detail)
             case ast.Power():
                 return add("product", (sub(expr.base),), ("power", expr.exponent))
             case ast.Square():
@@ -195,7 +198,7 @@ class _Builder:
         if ref.name in self.versions:
             axes = tuple(env[i] for i in ref.indices)
             version = self.versions[ref.name]
-            shape = replace(version.shape, axes=tuple(sorted(set(axes))))
+            shape = self._shape(ref, env)
             return self.nodes.add("read", (version,), axes, shape, ref.span, ref.name)
         if ref.name in checked.params:
             param = checked.params[ref.name]

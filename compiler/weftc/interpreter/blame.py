@@ -84,7 +84,7 @@ def _over_keys(node: Reduce | Weigh) -> Iterator[Expr]:
 
 def _why_undefined(node: Node) -> str:
     match node:
-        case Binary(op="/"):
+        case Binary(op="/" | "./"):
             return "this divides by zero"
         case Call(function="log"):
             return "the logarithm needs a positive number"

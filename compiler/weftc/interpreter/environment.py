@@ -114,7 +114,8 @@ def is_vector(checked: Checked, node: Expr) -> bool:
         case Ref(name=name, indices=indices):
             if name in checked.lets:
                 return is_vector(checked, checked.lets[name].body)
-            return bool(indices) and checked.fields[name].width is not None
+            field = checked.fields.get(name)
+            return field is not None and len(indices) == 1 and (field.width is not None or field.is_pair)
         case Binary(left=left, right=right) | Else(body=left, fallback=right):
             return is_vector(checked, left) or is_vector(checked, right)
         case Neg(body=body) | Reduce(body=body):

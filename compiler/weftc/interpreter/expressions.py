@@ -148,6 +148,8 @@ class Evaluator:
                 return tables.power(self.table(base), exponent)
             case Binary(op="/", left=left, right=right):
                 return quotient(self, left, right)
+            case Binary(op="./", left=left, right=right):
+                return tables.divided(self.table(left), self.settled_entries(right))
             case Binary(op=op, left=left, right=right):
                 return combine(op, self.table(left), self.table(right))
 
@@ -159,6 +161,12 @@ class Evaluator:
         """
         table = self.table(node) if computed is None else computed
         return self.exactly(node, table, tables.near_zero(table))
+
+    def settled_entries(self, node: Expr) -> ValueTable:
+        """The same of a vector each coordinate of which must be known to be zero or not."""
+        table = self.table(node)
+        doubt = (np.abs(table.data) <= table.error) & (table.error > 0) & table.defined
+        return self.exactly(node, table, np.asarray(doubt.any(axis=-1)))
 
     def exactly(self, node: Expr, table: ValueTable, doubt: Bools) -> ValueTable:
         """The table of an expression, exact at the places (*tokens,) in doubt; as computed where it is not rational."""
@@ -263,7 +271,7 @@ def combine(op: str, a: ValueTable, b: ValueTable) -> ValueTable:
             return tables.added(a, b)
         case "-":
             return tables.added(a, tables.negated(b))
-        case "*":
+        case "*" | ".*":
             return tables.multiplied(a, b)
     return tables.divided(a, b)
 

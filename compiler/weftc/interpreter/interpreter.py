@@ -205,11 +205,19 @@ class Interpreter:
         evaluator = Evaluator(world, ExactEvaluator(world), tally)
         result = {}
         for equation in equations:
-            width = self.checked.fields[equation.target.name].width
-            size = world.dims[width] if isinstance(width, str) else width or 1
-            values = self._values(evaluator, equation.target, equation.body, size)
-            result[equation.target.name] = values[..., 0] if width is None else values
+            size = self._width(world, equation.target)
+            values = self._values(evaluator, equation.target, equation.body, size or 1)
+            result[equation.target.name] = values[..., 0] if size is None else values
         return result
+
+    def _width(self, world: World, target: Ref) -> int | None:
+        """How wide the values of an equation are; None for numbers. A row may be set as a vector, a vector by entries."""
+        field = self.checked.fields[target.name]
+        if len(target.indices) == 2:
+            return None
+        if field.columns is not None:
+            return world.sizes[field.columns]
+        return world.dims[field.width] if isinstance(field.width, str) else field.width
 
     def _logarithms(self, world: World, equations: Sequence[Equation]) -> Fields:
         """The logarithms of the fields that are softmaxes, however often they are written."""

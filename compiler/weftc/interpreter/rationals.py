@@ -116,7 +116,7 @@ class ExactEvaluator:
             case Power(base=base, exponent=exponent):
                 found = self.sign(base, at)
                 return None if found is None else found**exponent
-            case Binary(op="*" | "/", left=left, right=right):
+            case Binary(op="*" | "/" | ".*" | "./", left=left, right=right):
                 signs = self.sign(left, at), self.sign(right, at)
                 return None if None in signs else signs[0] * signs[1]  # type: ignore[operator]
             case Binary(op=op, left=left, right=right):
@@ -308,7 +308,7 @@ class Decimals(ExactEvaluator):
 def _combined(op: str, a: Value, b: Value) -> Value:
     if a is None or b is None:
         return None
-    if op == "/" and b[0] == 0:
+    if op[-1] == "/" and 0 in b:
         return None
     width = max(len(a), len(b))
     pairs = zip(a * (width // len(a)), b * (width // len(b)), strict=True)
@@ -317,7 +317,7 @@ def _combined(op: str, a: Value, b: Value) -> Value:
             return tuple(x + y for x, y in pairs)
         case "-":
             return tuple(x - y for x, y in pairs)
-        case "*":
+        case "*" | ".*":
             return tuple(x * y for x, y in pairs)
     return tuple(x / y for x, y in pairs)
 

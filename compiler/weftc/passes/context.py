@@ -125,7 +125,8 @@ class Context:
     def vector_slot(self, v: VectorAtom) -> NormalSlot:
         if isinstance(v, OneHotId):
             return self.leaf(v.axis.set, Leaf("name"), v.width)
-        assert isinstance(v, Vector)
+        if not isinstance(v, Vector):
+            raise NoAttentionForm(IN_PAIRS)
         return v.slot
 
     def slot_for(self, stream: str, scalars: Scalars, vectors: Iterable[VectorAtom] = ()) -> NormalSlot:

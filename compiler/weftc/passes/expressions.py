@@ -14,6 +14,7 @@ from fractions import Fraction
 from weftc.graph.node import Axis, Node, Reduction, Weighing, Where
 from weftc.normal.slots import Leaf, Map
 from weftc.passes.context import Context, NoAttentionForm, Opening, slot_poly
+from weftc.passes.entries import dots_of_entries, entries_product
 from weftc.passes.fallbacks import ONE_EACH, SEVERAL, emptiness, needed, otherwise, over_keys
 from weftc.passes.heads import apart, centred, is_positive, linear, note, resolve, tabulate, total
 from weftc.passes.polynomial import ONE as UNIT
@@ -54,7 +55,7 @@ CONSTANT: dict[str, Callable[[float], float]] = {
 def poly(cx: Context, node: Node) -> Poly:
     """The polynomial of a node; a refusal is given the place of the innermost guilty expression."""
     try:
-        found = _lowered(cx.at(node.span), node)
+        found = dots_of_entries(cx, _lowered(cx.at(node.span), node))
         if not all(LEAST <= abs(c) <= MOST for c in found.terms.values()):
             raise NoAttentionForm("a factor of this is outside the range of float64", RESCALE, code="L302")
         return found
@@ -123,9 +124,9 @@ def _read(cx: Context, node: Node) -> Poly:
     slot = cx.field(field.name)
     if on[0] in cx.pinned:
         return pinned_read(cx, field, slot, on)
-    if field.columns is not None:
+    if len(on) == 2:
         return cx.row(slot, *on)
-    return slot_poly(slot, on[0], 0 if field.width is None else slot.width)
+    return slot_poly(slot, on[0], slot.width if field.is_pair or field.width is not None else 0)
 
 
 # ---- token-wise maths ------------------------------------------------------------------------------------------------
@@ -142,6 +143,8 @@ def _product(cx: Context, node: Node) -> Poly:
             if left.terms == right.terms and not left.width:
                 return _square(cx, left)
             return _factor(cx, left) * _factor(cx, right)
+        case "entries":
+            return entries_product(cx, _factor(cx, left), _factor(cx, right))
         case "inner":
             return _square(cx, left) if left.terms == right.terms else _whole(cx, left).dot(_whole(cx, right))
         case ("power", int() as exponent) if exponent != 2:
@@ -152,11 +155,25 @@ def _product(cx: Context, node: Node) -> Poly:
 def _quotient(cx: Context, node: Node) -> Poly:
     left, right = poly(cx, node.operands[0]), poly(cx, node.operands[1])
     known = node.operands[1].shape
+    if node.detail == "entries":
+        return entries_product(cx, _factor(cx, left), _reciprocals(cx, right))
     try:
         return divide(cx, left if right.is_const else _factor(cx, left), right, known.positive and known.defined)
     except NoAttentionForm as refused:
         refused.span = refused.span or node.operands[1].span
         raise
+
+
+def _reciprocals(cx: Context, p: Poly) -> Poly:
+    """1 over every coordinate of a vector of one token."""
+    if cx.guarded:
+        raise NoAttentionForm(
+            "an `else` around `./` has no attention form",
+            "divide by what is never 0, as in a ./ max(b, 1e-9), or by numbers: one coordinate after the other",
+            code="L303",
+        )
+    i = token_of(cx, p)
+    return slot_poly(cx.function(i.set, "reciprocal", linear(cx, p, i)), i, p.width)
 
 
 def _square(cx: Context, p: Poly) -> Poly:

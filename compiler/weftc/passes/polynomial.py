@@ -92,7 +92,19 @@ class PendingSum:
         return out if self.vectors else 0
 
 
-VectorAtom: TypeAlias = Vector | OneHotId | PendingSum
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The product, coordinate by coordinate, of two vectors of different tokens."""
+
+    left: Vector
+    right: Vector
+
+    @property
+    def width(self) -> int:
+        return self.left.width
+
+
+VectorAtom: TypeAlias = Vector | OneHotId | PendingSum | Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +141,7 @@ class Weight:
     key: Axis
 
 
-Atom: TypeAlias = Scalar | Size | Vector | OneHotId | PendingSum | Dot | KeptDistance | Exp | Weight
+Atom: TypeAlias = Scalar | Size | Vector | OneHotId | PendingSum | Entries | Dot | KeptDistance | Exp | Weight
 Scalars: TypeAlias = tuple[tuple[Atom, int], ...]
 Monomial: TypeAlias = tuple[Scalars, VectorAtom | None]
 ONE: Monomial = ((), None)
@@ -190,7 +202,7 @@ def axes(atom: Atom) -> frozenset[Axis]:
     match atom:
         case Scalar() | Vector() | OneHotId() | PendingSum():
             return frozenset((atom.axis,))
-        case Dot(left, right):
+        case Dot(left, right) | Entries(left, right):
             return axes(left) | axes(right)
         case KeptDistance():
             return frozenset((atom.i, atom.j))
@@ -203,7 +215,7 @@ def axes(atom: Atom) -> frozenset[Axis]:
 
 def is_vector(atom: Atom) -> bool:
     """Whether an atom stands for a vector."""
-    return isinstance(atom, Vector | OneHotId) or (isinstance(atom, PendingSum) and atom.width > 0)
+    return isinstance(atom, Vector | OneHotId | Entries) or (isinstance(atom, PendingSum) and atom.width > 0)
 
 
 # ---- a canonical order -----------------------------------------------------------------------------------------------
@@ -230,6 +242,8 @@ def key(atom: Atom) -> Key:
             return (6, _rule_key(atom.rule), atom.query, atom.key, value, frozen_key(atom.own), empty)
         case Vector(slot, axis):
             return (7, slot.number, axis)
+        case Entries(left, right):
+            return (9, key(left), key(right))
         case Weight(rule, query, of):
             return (8, _rule_key(rule), query, of)
 

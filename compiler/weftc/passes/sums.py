@@ -20,10 +20,12 @@ from weftc.graph.node import Axis
 from weftc.normal.slots import Map
 from weftc.passes.context import Context, NoAttentionForm
 from weftc.passes.cost import cost_of
+from weftc.passes.entries import entries_product
 from weftc.passes.heads import crowded_distances, merge_rows, multiplied_out, resolve, tabulate, total
 from weftc.passes.polynomial import (
     Atom,
     Dot,
+    Entries,
     Exp,
     HeadRule,
     KeptDistance,
@@ -180,6 +182,7 @@ def _one(
     if found.columns and (v or len(found.columns) > 1):
         message = "this sum relates three tokens; store the product of the pair fields first"
         raise NoAttentionForm(message, crowded=True)
+    mine, v = _apart(v, k)
     free: tuple[VectorAtom, ...] = (v,) if v and axes(v) == {k} else ()
     column: VectorAtom | None = None
     if found.columns:  # the row stored on k is the value; its column is named afterwards
@@ -199,7 +202,16 @@ def _one(
         out = out.dot(Poly.atom(Vector(cx.slot_for(q.set, (), query_vectors), q)))
     if column is not None:
         out = out.dot(Poly.atom(column))
+    if mine is not None:
+        out = entries_product(cx, out, Poly.atom(mine))
     return Poly.term(monomial(found.of_query, v if v and not free else None), c) * out
+
+
+def _apart(v: VectorAtom | None, k: Axis) -> tuple[VectorAtom | None, VectorAtom | None]:
+    """A product of two vectors as that of the query and that of the key; of anything else the first is None."""
+    if not isinstance(v, Entries) or k not in axes(v):
+        return None, v
+    return (v.right, v.left) if v.left.axis == k else (v.left, v.right)
 
 
 def _rule(found: _Factors, has_vector: bool, masks: tuple[MaskRule, ...]) -> tuple[HeadRule, list[Dot]]:

@@ -54,7 +54,7 @@ def pinned_read(cx: Context, field: FieldType, slot: NormalSlot, on: tuple[Axis,
     else:
         scalars = (*scalars, (Scalar(slot, key), 1))
     found = total(cx, PendingSum(cx.home, key, weigh("sum", Poly.const(1).frozen), scalars, vectors))
-    return found.dot(Poly.atom(cx.one_hot(on[1]))) if vectors and field.is_pair else found
+    return found.dot(Poly.atom(cx.one_hot(on[1]))) if vectors and len(on) == 2 else found
 
 
 def rows_written_out(cx: Context, node: Node, lower: Lower, order: tuple[Axis, Axis] | None = None) -> Poly | None:

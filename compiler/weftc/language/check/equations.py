@@ -102,6 +102,10 @@ def _target(typing: Typing, target: ast.Ref) -> bool:
     theirs = [known.home] if known.columns is None else [known.home, known.columns]
     if ours == theirs:
         return True
+    if len(ours) == 2 and ours[0] == known.home and known.width is not None and names.sets[ours[1]] == known.width:
+        return True  # a vector, coordinate by coordinate
+    if len(ours) == 1 and ours[0] == known.home and known.kind == "real":
+        return True  # a row, as a vector
     declared = names.declared(name)
     where = declared_at(problems.source, declared.target.span) if declared else ""
     message = f"{name} belongs to {joined(theirs)}, not to {joined(ours)}"
@@ -186,8 +190,13 @@ def _why_undefined(guilty: ast.Expr) -> tuple[str, str]:
 def fits(typing: Typing, known: FieldType, target: ast.Ref, body: ast.Expr, found: Type) -> bool:
     """Whether a value can be stored in a field that already has a type."""
     problems, name = typing.problems, target.name
-    if found.width != known.width and not is_zero(body):
-        wanted = width_words(known.width)
+    width = known.width
+    if len(target.indices) == 2:
+        width = None
+    elif known.columns is not None:
+        width = typing.names.sets[known.columns]
+    if found.width != width and not is_zero(body):
+        wanted = width_words(width)
         message = f"{name} is {wanted}, but the right-hand side is {width_words(found.width)}"
         problems.add("C287", body.span, message, f"{wanted} is expected here", _settled_at(typing, name))
         return False

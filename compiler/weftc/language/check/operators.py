@@ -46,6 +46,8 @@ def binary(typing: Typing, expr: ast.Binary, bound: frozenset[str]) -> Type | No
         return None
     if not _sides_fit(typing, expr, left, right):
         return None
+    if expr.op in (".*", "./"):
+        return Type(left.width, left.indices | right.indices, left.undefined or right.undefined)
     numbers = left.width is None and right.width is None
     known = typing.range(expr) if numbers else Range()
     positive, nonnegative = known.positive, known.nonnegative
@@ -62,6 +64,14 @@ def binary(typing: Typing, expr: ast.Binary, bound: frozenset[str]) -> Type | No
 
 def _sides_fit(typing: Typing, expr: ast.Binary, left: Type, right: Type) -> bool:
     problems = typing.problems
+    if expr.op in (".*", "./"):
+        if left.width is not None and left.width == right.width:
+            return True
+        message = f"`{expr.op}` joins two vectors of the same width, coordinate by coordinate"
+        note = f"with a number write {expr.op[1]}" if None in (left.width, right.width) else ""
+        sides = _sides(typing, expr.left, left, expr.right, right)
+        problems.add("C222", expr.span, message, sides, note, _declared(typing, expr.left, expr.right))
+        return False
     if expr.op in "+-":
         if left.width == right.width or is_zero(expr.left) or is_zero(expr.right):
             return True  # the number 0 fits any width
@@ -75,11 +85,11 @@ def _sides_fit(typing: Typing, expr: ast.Binary, left: Type, right: Type) -> boo
         problems.add("C221", expr.span, message, _sides(typing, expr.left, left, expr.right, right), declared, why)
         return False
     if expr.op == "*" and left.width is not None and right.width is not None:
-        note = "write <a, b> for the inner product; one side of * must be a number"
+        note = "write <a, b> for the inner product, a .* b for the products of coordinates"
         problems.add("C222", expr.span, "vector times vector is not defined", "both sides are vectors", note)
         return False
     if expr.op == "/" and right.width is not None:
-        note = "divide by a number, such as its length |v| or squared length |v|^2"
+        note = "divide by a number, such as its length |v|, or each coordinate by another one: a ./ b"
         label = f"this is {width_words(right.width)}"
         problems.add("C223", expr.right.span, "cannot divide by a vector", label, note)
         return False
@@ -132,7 +142,7 @@ def single(typing: Typing, expr: ast.Expr, bound: frozenset[str]) -> Type | None
 
 def _power(typing: Typing, expr: ast.Power, body: Type) -> Type | None:
     if body.width is not None:
-        label, note = f"the base is {width_words(body.width)}", "write |v|^2 for the squared length"
+        label, note = f"the base is {width_words(body.width)}", "write |v|^2 for the squared length, v .^ 2 for squares"
         typing.problems.add("C227", expr.span, "a power of a vector is not defined", label, note)
         return None
     even = expr.exponent % 2 == 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weftc.core import syntax as ast
+from weftc.core.syntax import Dimension
 from weftc.core.types import FieldType, Type
 from weftc.core.words import closest, did_you_mean, field_words, joined, listed, plural, written
 from weftc.language.check.names import Names
@@ -57,10 +58,29 @@ def _field(typing: Typing, expr: ast.Ref, known: FieldType, bound: frozenset[str
     if typing.place == "output" and known.role == "random":
         random_in_output(typing, expr)
         return None
-    if not _indices_fit(typing, expr, known.indices, field_words(known), bound):
+    formal, width = _coordinates(typing, expr, known, bound)
+    if not _indices_fit(typing, expr, formal, field_words(known), bound):
         return None
+    if formal != known.indices:
+        return Type(width, frozenset(expr.indices))
     kind = known.kind if known.kind in ("onehot", "simplex") else ""
     return Type(known.width, frozenset(expr.indices), None, known.positive, known.nonnegative, kind)
+
+
+def _coordinates(
+    typing: Typing, expr: ast.Ref, known: FieldType, bound: frozenset[str]
+) -> tuple[tuple[str, ...], Dimension | None]:
+    """The indices of a field as they are used, and its width then: a vector and a row of numbers are the same.
+
+    `x[i,e]` is a coordinate of a vector x[i] : R^d, if e runs over a set of d tokens; `z[i]` a row of z[i,e] as a vector.
+    """
+    names, given = typing.names, expr.indices
+    if known.width is not None and len(given) == 2 and (over := names.index.get(given[1])) is not None:
+        if names.sets[over] == known.width:
+            return (*known.indices, given[1]), None
+    if known.columns is not None and len(given) == 1 and given[0] in bound and names.index[given[0]] == known.home:
+        return known.indices[:1], names.sets[known.columns]
+    return known.indices, known.width
 
 
 def _constant(typing: Typing, expr: ast.Ref) -> Type | None:

@@ -15,7 +15,7 @@ VALUE = frozenset(("NAME", "NUMBER", "LPAR"))  # all of these are allowed exactl
 CLAUSES = ("where", "weighted", "by", "ties", "noise")
 PREFIX = ("REDUCTION", "WEIGHTING")
 ENDS_VALUE = ("NAME", "INT", "NUMBER", "RSQB", "RPAR", "PERCENT")
-STARTS_VALUE = ("NAME", "INT", "NUMBER", "LPAR", "FUNCTION", "COUNT", "INDEX", *PREFIX)
+STARTS_VALUE = ("NAME", "INT", "NUMBER", "LPAR", "FUNCTION", "OF_TWO", "COUNT", "INDEX", *PREFIX)
 LONGEST_QUOTED = 24
 
 

@@ -62,16 +62,6 @@ def foreign_function(t: Trouble) -> bool:
     return how is not None and t.say("P103", f"'{before.text}' is not a function", how, span=before.span)
 
 
-def two_arguments(t: Trouble) -> bool:
-    """`max(a, 0)`."""
-    before = t.before()
-    if before is None or before.text not in ("max", "min") or t.token.text != "(":
-        return False
-    message, label = f"{before.text} is taken over the tokens of an index", f"as in {before.text}[i] ..."
-    how = "of two numbers, relu(a - b) + b is the larger and a - relu(a - b) the smaller"
-    return t.say("P132", message, label, how, span=before.span)
-
-
 def underscore(t: Trouble) -> bool:
     """`sum_i x[i]`, `argmin_j |...|`."""
     before = t.before()

@@ -45,10 +45,11 @@ def _expected(t: Trouble) -> str:
     named: list[str] = []
     if expected >= VALUE:
         named.append("a value")
-        expected -= {*VALUE, "INT", "SIGN", "VBAR", "LESSTHAN", "FUNCTION", "COUNT", "INDEX", *PREFIX}
+        expected -= {*VALUE, "INT", "SIGN", "VBAR", "LESSTHAN", "FUNCTION", "OF_TWO", "COUNT", "INDEX", *PREFIX}
     if {"PLUS", "STAR"} <= expected:
         named.append("an operator")
         expected -= {"PLUS", "SIGN", "STAR", "SLASH", "CIRCUMFLEX", "PERCENT"}
+        expected -= {t.terminals[mark] for mark in (".*", "./", ".^")}
     sections = {"TOKENS", "OUTPUTS", "LAYER"} <= expected
     if sections:
         expected -= {t.terminals[word] for word in SECTIONS}
@@ -67,7 +68,6 @@ RULES: tuple[Rule, ...] = (
     sections.example,
     habits.foreign_word,
     habits.foreign_function,
-    habits.two_arguments,
     habits.underscore,
     habits.index_list,
     habits.round_brackets,

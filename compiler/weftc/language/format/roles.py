@@ -28,10 +28,10 @@ Role = Literal[
     "close",
 ]
 CLAUSES = ("else", "where", "weighted", "by", "ties", "noise", "and")
-OPERATORS = ("+", "-", "*", "/", "<", "<=", ">", ">=", "!=")
+OPERATORS = ("+", "-", "*", "/", ".*", "./", "<", "<=", ">", ">=", "!=")
 VALUES = ("NAME", "INT", "NUMBER", "STRING", "R")
 PREFIXES = ("REDUCTION", "WEIGHTING")
-CALLED = ("FUNCTION", "NAME", "RANDOM", "COUNT", "INDEX")
+CALLED = ("FUNCTION", "OF_TWO", "NAME", "RANDOM", "COUNT", "INDEX")
 
 
 class Placed(NamedTuple):

@@ -38,11 +38,12 @@ MOST_STRANGE = 20  # characters reported before giving up on a file
 _LEXEME = re.compile(
     r"""(?P<blank>[ \t\r\n\f]+|\#[^\n]*)
       |(?P<word>[A-Za-z][A-Za-z0-9_]*'*)
-      |(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
+      |(?P<number>(?:\d+(?:\.(?![*/^])\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
       |(?P<string>"[^"\n]*")
-      |(?P<mark>\+=|-=|>=|<=|!=|[-+*/^%|<>=~:,()\[\]])""",
+      |(?P<mark>\+=|-=|>=|<=|!=|\.[*/^]|[-+*/^%|<>=~:,()\[\]])""",
     re.VERBOSE | re.ASCII,
 )
+_CALLED = re.compile(r"[ \t]*\(")
 _STRANGE = re.compile(r"[^ -~\t\r\n\f]+")
 _NORM = re.compile(r"_\w+|_\{\w+\}")  # as in |v|_1
 CLASSES = {
@@ -50,6 +51,7 @@ CLASSES = {
     **dict.fromkeys(WEIGHTINGS, "WEIGHTING"),
     **dict.fromkeys(FUNCTIONS, "FUNCTION"),
 }
+OF_TWO = ("max", "min")  # of two numbers where ( follows
 DOT = "* between numbers, <a, b> for vectors"
 INSTEAD = {
     "−": "-", "–": "-", "·": DOT, "×": "*", "⋅": DOT, "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=", "∈": "in", "²": "^2",
@@ -59,7 +61,7 @@ INSTEAD = {
     "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi",
     "χ": "chi", "ψ": "psi", "ω": "omega", "ϵ": "eps", "ϕ": "phi",
     ";": "a new line", "{": "(", "}": ")", "!": "!=", "&": "and", "'": '"', "_": "a letter first", "\u00a0": "a space",
-    "@": "<a, b> for the inner product", "∧": "and", "∙": DOT, "•": DOT, "⊙": "*", "∘": "*",
+    "@": "<a, b> for the inner product", "∧": "and", "∙": DOT, "•": DOT, "⊙": ".* for the product of coordinates", "∘": ".* for the product of coordinates",
 }  # fmt: skip
 
 
@@ -110,6 +112,8 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
                 message = f"a name has at most {LONGEST_NAME} characters"
                 problems.add("P113", Span(found.start(), at), message, f"this one has {len(lexeme)}")
             type_ = CLASSES.get(lexeme) or terminals.get(lexeme, "NAME")
+            if lexeme in OF_TWO and _CALLED.match(text, at):
+                type_ = "OF_TWO"
             if in_example and type_ == "NAME" and tokens and tokens[-1].type == "COMMA":
                 tokens[-1] = tokens[-1]._replace(type="NEXT")
             elif lexeme in SECTIONS:

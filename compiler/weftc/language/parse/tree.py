@@ -20,7 +20,7 @@ from weftc.language.parse.tree_parts import Clause, Rule, Section
 
 DEEPEST = 100  # levels of an expression; the passes after this one are recursive
 LARGEST_WHOLE = 1_000_000  # dimensions, layers: more is a slip of the finger
-OPERATIONS = ("add", "sub", "mul", "div", "neg")
+OPERATIONS = ("add", "sub", "mul", "div", "entry_mul", "entry_div", "neg")
 NODES = (*get_args(ast.Expr), *get_args(ast.Condition))
 
 
@@ -122,6 +122,10 @@ RULES: dict[str, Rule] = {
     "sub": expressions.binary("-"),
     "mul": expressions.binary("*"),
     "div": expressions.binary("/"),
+    "entry_mul": expressions.binary(".*"),
+    "entry_div": expressions.binary("./"),
+    "entry_pow": expressions.entry_pow,
+    "of_two": expressions.of_two,
     "neg": lambda b, s, p: ast.Neg(s, p[1]),
     "pow": expressions.pow,
     "percent": lambda b, s, p: ast.Percent(s, p[0]),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from weftc.language.parse.tree import Builder
 
 LARGEST_POWER = 64
+LARGEST_ENTRY_POWER = 16
 
 
 def binary(op: str) -> Rule:
@@ -28,6 +29,27 @@ def pow(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
     if isinstance(base, ast.Norm) and exponent == 2:
         return ast.Square(span, base.body)
     return ast.Power(span, base, exponent)
+
+
+def entry_pow(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
+    """`a .^ 3` is `a .* a .* a`."""
+    base: ast.Expr = parts[0]
+    out = base
+    for _ in range(b.whole(parts[1], "this exponent", 1, LARGEST_ENTRY_POWER) - 1):
+        out = ast.Binary(span, ".*", out, base)
+    return out
+
+
+def of_two(_: Builder, span: Span, parts: list[Any]) -> ast.Expr:
+    """`max(a, b)` is a + relu(b - a), `min(a, b)` is a - relu(a - b); of two numbers, and of each coordinate."""
+    word, left, right = parts
+    if isinstance(right, ast.Num):  # its sign is known
+        left, right = right, left
+    if word.text == "min":
+        return ast.Binary(span, "-", left, ast.Call(span, "relu", ast.Binary(span, "-", left, right)))
+    if left == ast.Num(left.span, 0):
+        return ast.Call(span, "relu", right)
+    return ast.Binary(span, "+", left, ast.Call(span, "relu", ast.Binary(span, "-", right, left)))
 
 
 def bars(_: Builder, span: Span, parts: list[Any]) -> ast.Norm:

@@ -161,7 +161,7 @@ class SpecExpressions(ABC):
             rows = (rows[column],)
         if home.place is None:
             rows = tuple(self.algebra.rename(p, {0: home.name}) for p in rows)
-        return Value(rows, vector=field.width is not None)
+        return Value(rows, vector=len(node.indices) == 1 and (field.width is not None or field.is_pair))
 
     def _constant(self, node: ast.Ref) -> Value:
         if node.name in self.params:
@@ -208,8 +208,13 @@ class SpecExpressions(ABC):
                 rows = [add(p, q) for p, q in zip(left, right, strict=True)]
             case "-":
                 rows = [subtract(p, q) for p, q in zip(left, right, strict=True)]
-            case "*":
+            case "*" | ".*":
                 rows = [algebra.multiply(p, q) for p, q in zip(left, right, strict=True)]
+            case "./":
+                if not all(b.rows):
+                    raise Unproved("a division by zero")
+                rows = [algebra.multiply(p, algebra.inverse(q)) for p, q in zip(left, right, strict=True)]
+                b = self._undefined(b, [one for q in b.rows for one in algebra.zeros(q)])
             case _:
                 if any(not q for q in b.rows):
                     raise Unproved("a division by zero")

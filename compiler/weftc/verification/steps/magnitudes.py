@@ -42,7 +42,7 @@ def _overflows(evaluator: Evaluator, node: Node) -> bool:
             case Norm(body=body) | Square(body=body):
                 with np.errstate(over="ignore"):
                     return bool((np.square(evaluator.table(body).data).sum(axis=-1) > LARGEST).any())
-            case Binary(op="*" | "/") | Power() | Inner():
+            case Binary(op="*" | "/" | ".*" | "./") | Power() | Inner():
                 return not bool(evaluator.table(node).finite.all())
     except WeftError:
         pass

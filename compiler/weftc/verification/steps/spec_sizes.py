@@ -80,9 +80,9 @@ class _Sizes:
                 return self.of(body)
             case Binary(op="+" | "-", left=left, right=right):
                 return self.of(left) + self.of(right)
-            case Binary(op="*", left=left, right=right):
+            case Binary(op="*" | ".*", left=left, right=right):
                 return self.of(left) * self.of(right)
-            case Binary(op="/", left=left, right=right):
+            case Binary(op="/" | "./", left=left, right=right):
                 return self.of(left) * self._inverse(right)
             case Power(base=base, exponent=exponent):
                 return self.of(base) ** exponent
