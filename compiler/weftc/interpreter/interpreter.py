@@ -211,7 +211,7 @@ class Interpreter:
         return result
 
     def _width(self, world: World, target: Ref) -> int | None:
-        """How wide the values of an equation are; None for numbers. A row may be set as a vector, a vector by entries."""
+        """How wide the values of an equation are; None for numbers, of a vector that is set by its coordinates too."""
         field = self.checked.fields[target.name]
         if len(target.indices) == 2:
             return None

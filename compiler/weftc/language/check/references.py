@@ -72,12 +72,12 @@ def _coordinates(
 ) -> tuple[tuple[str, ...], Dimension | None]:
     """The indices of a field as they are used, and its width then: a vector and a row of numbers are the same.
 
-    `x[i,e]` is a coordinate of a vector x[i] : R^d, if e runs over a set of d tokens; `z[i]` a row of z[i,e] as a vector.
+    `x[i,e]` is a coordinate of a vector x[i] : R^d, if e runs over a set of d tokens; `z[i]` is a row of z[i,e].
     """
     names, given = typing.names, expr.indices
-    if known.width is not None and len(given) == 2 and (over := names.index.get(given[1])) is not None:
-        if names.sets[over] == known.width:
-            return (*known.indices, given[1]), None
+    over = names.index.get(given[1]) if len(given) == 2 else None
+    if known.width is not None and over is not None and names.sets[over] == known.width:
+        return (*known.indices, given[1]), None
     if known.columns is not None and len(given) == 1 and given[0] in bound and names.index[given[0]] == known.home:
         return known.indices[:1], names.sets[known.columns]
     return known.indices, known.width

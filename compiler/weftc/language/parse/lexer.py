@@ -61,7 +61,8 @@ INSTEAD = {
     "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi",
     "χ": "chi", "ψ": "psi", "ω": "omega", "ϵ": "eps", "ϕ": "phi",
     ";": "a new line", "{": "(", "}": ")", "!": "!=", "&": "and", "'": '"', "_": "a letter first", "\u00a0": "a space",
-    "@": "<a, b> for the inner product", "∧": "and", "∙": DOT, "•": DOT, "⊙": ".* for the product of coordinates", "∘": ".* for the product of coordinates",
+    "@": "<a, b> for the inner product", "∧": "and", "∙": DOT, "•": DOT,
+    "⊙": ".*", "∘": ".*",
 }  # fmt: skip
 
 
