@@ -89,7 +89,7 @@ def sample() -> Results:
         [0.15, 0.2],
         memory=16_000_000,
         agreement=Agreement(0, empty=1),
-        facts={"backend": "linear", "tiers": {"bound": 1200, "exact": 3, "undecided": 0}},
+        facts={"backend": "planned", "tiers": {"bound": 1200, "exact": 3, "undecided": 0}},
     )
     lloyd = measured("sklearn-lloyd", [0.275, 0.3], memory=8_000_000, agreement=Agreement(2, excess=0.01, empty=0))
     made = replace(contest("lloyd-16-64", ours, lloyd), notes=("faiss is left out: not installed",))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from linear_cases import problem
+from planned_cases import problem
 from weftc.verification.cases.inputs import Case
 from weftc.verification.steps.comparing import StepOutcome
 from weftc.verification.steps.layers import Judge
@@ -68,9 +68,9 @@ class Steps:
         for number in range(engine.groups.count):
             found: Fields = {}
             for item in answers.field_inputs(self.model.program):
-                if (item.stream, item.slot) in engine.upkeep.ready:
+                if (item.stream, item.slot) in engine.derived_slots.ready:
                     rows = slice(*engine.groups.ends(item.stream, number))
-                    held: Any = whole.z[item.stream]
+                    held: Any = whole.residuals[item.stream]
                     found[item.name] = held.slot(item.slot).rows(rows).to(self.model.dtype)
             yield found
 

@@ -19,13 +19,13 @@ import small_device
 import weftc
 import weftc_runtime
 from few_points import data, ragged
-from linear_cases import compiled, plain, problem, promises_bits
+from planned_cases import compiled, plain, problem, promises_bits
 from weftc.cli import main
 from weftc.files.locate import catalogue
 from weftc.sklearn import WeftClusterer
 from weftc.verification.cases.inputs import FAMILIES
 from weftc_runtime import Model, OneHot, RunError
-from weftc_runtime.kernels import devices as homes
+from weftc_runtime.kernels import devices as devices
 from weftc_runtime.kernels import nearest
 from weftc_runtime.kernels.native.library import Library
 
@@ -40,11 +40,11 @@ REFUSED = r"device small:0 has no float64; use dtype=float32, or device='cpu'"
 
 @pytest.fixture(autouse=True)
 def _counts_from_zero() -> None:
-    homes.Home.of(SMALL)  # tried out before
+    devices.Placement.of(SMALL)  # tried out before
     small_device.ran.clear()
 
 
-def pair(checkpoint: Any, backend: str = "linear") -> tuple[Model, Model]:
+def pair(checkpoint: Any, backend: str = "planned") -> tuple[Model, Model]:
     """A model on the CPU and the same on the small device, float32."""
     cpu = weftc_runtime.load(checkpoint, dtype=torch.float32, backend=backend)
     return cpu, weftc_runtime.load(checkpoint, dtype=torch.float32, device="small", backend=backend)
@@ -56,7 +56,7 @@ def scanned() -> int:
 
 
 def scans(model: Model) -> bool:
-    return any(head.strategy in homes.SCANNED for path, head in model.plan().heads() if path.startswith("layer"))
+    return any(head.strategy in devices.SCANNED for path, head in model.plan().heads() if path.startswith("layer"))
 
 
 def assert_same(here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ def test_hard_specs_have_the_bits_of_the_cpu(name: str, scores: str) -> None:
             continue
         small_device.ran.clear()
         assert_same(expected, small.final(moved(inputs) if number % 2 else inputs, seed=number))
-        assert (small.report.backend, small.report.why) == ("linear", "")
+        assert (small.report.backend, small.report.why) == ("planned", "")
         if scans(small):
             assert small.report.where == SPLIT
             assert scanned()
@@ -223,7 +223,7 @@ def test_noise_and_one_hot_inputs_may_be_there() -> None:
 # ---------------------------------------------------------------------- as a module
 def test_there_and_back() -> None:
     inputs = problem("lloyd", "exact ties on a grid", 40, 1, "float32")
-    model = weftc_runtime.load(compiled("lloyd"), dtype=torch.float32, backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), dtype=torch.float32, backend="planned")
     expected = model(inputs)
     assert model.to("small") is model
     assert model.device == SMALL
@@ -278,7 +278,7 @@ def test_the_reference_runs_on_the_cpu() -> None:
 def test_all_that_is_given_back_is_there() -> None:
     checkpoint = compiled("lloyd")
     inputs = problem("lloyd", "duplicates", 30, 4, "float32")
-    for backend in ("linear", "reference"):
+    for backend in ("planned", "reference"):
         cpu, small = pair(checkpoint, backend)
         assert torch.equal(cpu.objective(inputs), small.objective(inputs).cpu())
         assert small.objective(inputs).device == SMALL
@@ -340,7 +340,7 @@ def test_gradients_reach_inputs_there_and_weights_here() -> None:
     ("flaw", "why"), [("coarse", "it is less precise than float32"), ("rounding", "it leaves too much in doubt")]
 )
 def test_a_device_that_fails_its_trial_gets_no_scans(flaw: str, why: str) -> None:
-    homes._fault.cache_clear()
+    devices._fault.cache_clear()
     try:
         with small_device.broken(flaw):
             cpu, small = pair(compiled("lloyd"))
@@ -350,22 +350,22 @@ def test_a_device_that_fails_its_trial_gets_no_scans(flaw: str, why: str) -> Non
             assert not scanned()
             assert small.report.where == (f"small:0 has no float64, and no scan runs there ({why}): all ran on the CPU")
     finally:
-        homes._fault.cache_clear()
+        devices._fault.cache_clear()
 
 
 def test_a_device_without_an_operation_gets_no_scans(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: Any) -> None:
         raise NotImplementedError("The operator 'aten::amin' is not implemented for small. Say so.\nAnd more")
 
-    monkeypatch.setattr(homes, "nearest", missing)
-    homes._fault.cache_clear()
+    monkeypatch.setattr(devices, "nearest", missing)
+    devices._fault.cache_clear()
     try:
         cpu, small = pair(compiled("lloyd"))
         inputs = problem("lloyd", "random", 20, 4, "float32")
         assert_same(cpu(inputs), small(inputs))
         assert "(The operator 'aten::amin' is not implemented for small): all ran on the CPU" in small.report.where
     finally:
-        homes._fault.cache_clear()
+        devices._fault.cache_clear()
 
 
 # ---------------------------------------------------------------------- from outside
@@ -373,7 +373,7 @@ def test_the_command_line_says_what_ran_where(tmp_path: Path, capsys: pytest.Cap
     rows = np.random.default_rng(0).integers(0, 4, size=(60, 2))
     table = tmp_path / "points.csv"
     table.write_text("a,b\n" + "\n".join(f"{a},{b}" for a, b in rows) + "\n")
-    words = ["run", "lloyd", "--data", str(table), "-D", "k=3", "--backend", "linear", "--device", "small"]
+    words = ["run", "lloyd", "--data", str(table), "-D", "k=3", "--backend", "planned", "--device", "small"]
     assert main([*words, "--dtype", "float32", "-o", str(tmp_path / "there")]) == 0
     assert f"  device     {SPLIT}\n" in capsys.readouterr().out
     assert scanned()
@@ -392,7 +392,7 @@ def test_estimators_run_there() -> None:
         "spec": "lloyd",
         "n_clusters": 3,
         "dtype": "float32",
-        "backend": "linear",
+        "backend": "planned",
         "random_state": 0,
     }
     here, there = WeftClusterer(**options).fit(x), WeftClusterer(**options, device="small").fit(x)

@@ -66,7 +66,7 @@ def load(
 
     `dtype` is float64 unless given, as torch's or by its name ("float32").
 
-    `backend` is `reference` (the matrices as they stand), `linear` (a plan for large inputs) or `auto`. Sums over hard
+    `backend` is `reference` (the matrices as they stand), `planned` (a plan for large inputs) or `auto`. Sums over hard
     weights have the same bits in any order; with `deterministic` so have those with soft weights, at the reference's
     speed. A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
     """

@@ -87,7 +87,7 @@ class WeftClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         and searches reach the spec's parameters by their names.
     dtype : "float32" or "float64"; None: that of the data.
     device : where to run, as torch names it.
-    backend : "auto", "reference" or "linear".
+    backend : "auto", "reference" or "planned".
 
     Attributes
     ----------

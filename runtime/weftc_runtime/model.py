@@ -29,12 +29,12 @@ from weftc_runtime.format.display import model_html, model_line
 from weftc_runtime.format.program import Program
 from weftc_runtime.format.tensor_checks import check_values
 from weftc_runtime.format.writes import stated
-from weftc_runtime.kernels.devices import Home
+from weftc_runtime.kernels.devices import Placement
 from weftc_runtime.kernels.threads import alone, safely
 from weftc_runtime.machines.choose import Planner, check_backend, hindrance
 from weftc_runtime.machines.conditions import short_leads
 from weftc_runtime.machines.lost_digits import lost_digits
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.run import Run, Sites, is_unrolled
 from weftc_runtime.machines.saved_run import SavedRun, fingerprint, identity_of
 from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, site_names
@@ -58,7 +58,7 @@ def load(
     backend: str = "auto",
     deterministic: bool = False,
 ) -> Model:
-    """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or linear.
+    """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or planned.
 
     `deterministic`: sums with soft weights, too, get the same bits whatever the blocks, threads and batches.
     A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
@@ -107,12 +107,12 @@ class Model(nn.Module):
         self.report = Report()  # of the last run
         self._planner = Planner(program)
         self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
-        self._home = Home.of(device)
-        self._home.check(dtype)
+        self._placement = Placement.of(device)
+        self._placement.check(dtype)
         self.weights = Named()
         self._owners: dict[str, tuple[nn.Module, str]] = {}  # where each is looked up, without a walk along its path
         for name, array in checkpoint.tensors.items():
-            tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=self._home.state)
+            tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=self._placement.state)
             self._owners[name] = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
         streams = tuple(stream.name for stream in program.streams)
         self.prelude = blocks(program.prelude, streams)
@@ -123,22 +123,22 @@ class Model(nn.Module):
     # ------------------------------------------------------------------ as a module
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
         """Moves the model; a change of dtype changes how state is stored, the weights stay float64."""
-        home = Home.of(fn(torch.empty(0, dtype=torch.int32, device=self.device)).device)
+        placement = Placement.of(fn(torch.empty(0, dtype=torch.int32, device=self.device)).device)
         try:
             dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         except TypeError:
-            if not home.apart:
+            if not placement.apart:
                 raise
             dtype = torch.float64  # what such a device does not take
         dtype_of(dtype)
-        home.check(dtype)
+        placement.check(dtype)
 
         def move(tensor: Tensor) -> Tensor:
-            moved = tensor.to(home.state) if home.apart else fn(tensor)
+            moved = tensor.to(placement.state) if placement.apart else fn(tensor)
             return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
 
         super()._apply(move, recurse)  # type: ignore[no-untyped-call]
-        self.dtype, self._home = dtype, home
+        self.dtype, self._placement = dtype, placement
         return self
 
     @property
@@ -146,11 +146,11 @@ class Model(nn.Module):
         """Where the answers are given, and the weights are if it has float64."""
         return self._place().device
 
-    def _place(self) -> Home:
-        if self._home.apart:
-            return self._home
+    def _place(self) -> Placement:
+        if self._placement.apart:
+            return self._placement
         device = self.tensor(next(iter(self._owners))).device
-        return Home(device, device)
+        return Placement(device, device)
 
     def tensor(self, name: str) -> nn.Parameter:
         """The parameter that holds a tensor of the checkpoint."""
@@ -234,15 +234,15 @@ class Model(nn.Module):
     def trace(self, inputs: Any = None, /, *, patterns: bool = False, **options: Any) -> Trace:
         """Every slot of every stream after every sub-layer, and on request every attention pattern."""
         named, settings = self._sorted(inputs, options)
-        if self.backend == "linear" and patterns:
-            raise RunError("the linear backend makes no attention patterns; load with backend='reference' for them")
+        if self.backend == "planned" and patterns:
+            raise RunError("the planned backend makes no attention patterns; load with backend='reference' for them")
 
-        def watch(linear: bool) -> Trace:
+        def watch(planned: bool) -> Trace:
             tracer = answers.Tracer(patterns)
-            self._run(named, **settings, tracer=tracer, linear=linear)
+            self._run(named, **settings, tracer=tracer, planned=planned)
             return self._place().back(tracer.trace())
 
-        if self.backend == "linear":
+        if self.backend == "planned":
             found = self._either(watch)
             self._with_runs(found.fields[-1], named, settings)
             return found
@@ -274,8 +274,8 @@ class Model(nn.Module):
         """The stored fields before the first layer, each [tokens, width]."""
         given = self._named(inputs, named)
 
-        def begin(linear: bool) -> Fields:
-            run = self._begin(given, seed, mask, None, 0, linear)
+        def begin(planned: bool) -> Fields:
+            run = self._begin(given, seed, mask, None, 0, planned)
             run.prelude()
             return self._place().back(answers.fields(run))
 
@@ -303,11 +303,11 @@ class Model(nn.Module):
         stored = {name: value for name, value in fields.items() if name not in drawn}
         places = {item.name: (item.stream, item.slot) for item in known}
 
-        def go(linear: bool) -> Fields:
+        def go(planned: bool) -> Fields:
             reader = Reader(self.program, known, self.dtype, self._place().state, may_start=False)
             batch = reader.read(stored, mask, seed)
-            run = self._enter(batch, places, noise, layer + 1, linear)
-            if not run.leap(layer, 1):
+            run = self._enter(batch, places, noise, layer + 1, planned)
+            if not run.run_many(layer, 1):
                 run.layer(layer)
             self._note(run)
             return self._place().back(answers.fields(run))
@@ -315,7 +315,7 @@ class Model(nn.Module):
         return self._either(go)
 
     def plan(self) -> Plan:
-        """How the linear backend would run the model; a `RunError` says why it would not."""
+        """How the planned backend would run the model; a `RunError` says why it would not."""
         if self.program.rotated:
             raise Uncovered(ROTATED)
         return self._planner.prepared(self._tensors()).plan
@@ -326,10 +326,10 @@ class Model(nn.Module):
 
     def _answer(self, named: GivenInputs, settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
         """What `read` makes of a run."""
-        return self._either(lambda linear: self._place().back(read(self._run(named, **settings, linear=linear))))
+        return self._either(lambda planned: self._place().back(read(self._run(named, **settings, planned=planned))))
 
     def _either(self, go: Callable[[bool], Result]) -> Result:
-        """Runs on the linear backend if that may be, and on the reference if it gives up."""
+        """Runs on the planned backend if that may be, and on the reference if it gives up."""
         with safely():
             return self._tried(go)
 
@@ -346,9 +346,9 @@ class Model(nn.Module):
         self.report = replace(self.report, backend="reference", why=why)
         return answer
 
-    def _linear(self, batch: Batch, linear: bool) -> Prepared | None:
+    def _linear(self, batch: Batch, planned: bool) -> Prepared | None:
         """The plan to run with, or None for the reference."""
-        if not linear:
+        if not planned:
             return None
         tensors = self._tensors()
         try:
@@ -360,8 +360,8 @@ class Model(nn.Module):
             if self.deterministic and prepared.plan.adds_in_tiles:
                 raise Uncovered("sums with soft weights depend on its tiles; deterministic ones are the reference's")
         except Uncovered as reason:
-            if self.backend == "linear":
-                raise Refused(f"the linear backend cannot run this: {reason}") from None
+            if self.backend == "planned":
+                raise Refused(f"the planned backend cannot run this: {reason}") from None
             raise
         return prepared
 
@@ -403,7 +403,7 @@ class Model(nn.Module):
         tracer: answers.Tracer | None = None,
         until: Until | None = None,
         resume: str | os.PathLike[str] | None = None,
-        linear: bool = False,
+        planned: bool = False,
     ) -> Run:
         for name, told in (("progress", progress), ("until", until)):
             if told is not None and not callable(told):
@@ -411,12 +411,12 @@ class Model(nn.Module):
         many = self._how_many(layers, until_stable, limit)
         tell, total, place = progress or silence, None if until_stable else many, self._place()
         saved = None if resume is None else self._saved(resume, given, seed)
-        run = self._begin(given, seed, mask, noise, many, linear, tell)
+        run = self._begin(given, seed, mask, noise, many, planned, tell)
         if saved is not None and run.batch.batched:
             raise RunError("`resume` keeps the state of one problem, not of a batch")
         if tracer is not None:
             tracer.watch(run)
-        with alone() if isinstance(run.engine, Linear) else nullcontext():
+        with alone() if isinstance(run.engine, PlannedBackend) else nullcontext():
             if tracer is None and until is None:
                 run.join()
             run.prelude()
@@ -426,17 +426,17 @@ class Model(nn.Module):
             tell("layer", index, total)
             while index < many:
                 one = progress is not None or until is not None or saved is not None
-                before = None if until is None else place.back(answers.glimpse(run))
-                leap = 0 if tracer is not None else run.leap(index, 1 if one else many - index, until_stable)
-                if not leap and not run.layer(index, until_stable):
+                before = None if until is None else place.back(answers.lazy_fields(run))
+                many_ran = 0 if tracer is not None else run.run_many(index, 1 if one else many - index, until_stable)
+                if not many_ran and not run.layer(index, until_stable):
                     break
-                index += leap or 1
+                index += many_ran or 1
                 tell("layer", index, total)
                 if saved is not None and index < many and not all(run.stable):
                     saved.layer_done(run, index, self._started(run, given))
                 if tracer is not None:
                     tracer.layer_done()
-                if until is not None and before is not None and until(before, place.back(answers.glimpse(run))):
+                if until is not None and before is not None and until(before, place.back(answers.lazy_fields(run))):
                     break
         run.part()
         self._note(run)
@@ -481,7 +481,7 @@ class Model(nn.Module):
         mask: Arrays,
         noise: Arrays,
         layers: int,
-        linear: bool = False,
+        planned: bool = False,
         tell: Progress = silence,
     ) -> Run:
         if given.batch is None:
@@ -489,23 +489,23 @@ class Model(nn.Module):
             given.batch = reader.read(given.named, mask, seed)
         batch = given.batch
         places = {item.name: (item.stream, item.slot) for item in self.program.inputs}
-        return self._enter(batch, places, noise, layers, linear)
+        return self._enter(batch, places, noise, layers, planned)
 
     def _enter(
-        self, batch: Batch, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int, linear: bool = False
+        self, batch: Batch, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int, planned: bool = False
     ) -> Run:
-        prepared = self._linear(batch, linear)
+        prepared = self._linear(batch, planned)
         weights = Weights(self._tensors(), self._structures)
         sites, given = Sites(self.prelude, self.blocks, self.readout, self.layers), (batch, places, noise or {})
         return Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared)
 
     def _note(self, run: Run) -> None:
-        backend, leads = ("linear", {}) if isinstance(run.engine, Linear) else ("reference", run.engine.leads)
+        backend, leads = ("planned", {}) if isinstance(run.engine, PlannedBackend) else ("reference", run.engine.leads)
         warnings = short_leads(self.program, leads)
         for problem in run.problems[:1] if self.program.options.get("scores") == "dot" else ():
             warnings += lost_digits(self.program, self._tensors(), partial(run.read, problem))
         ran, settled = (tuple(run.layers), tuple(run.stable)), tuple(run.settled)
-        where = self._place().told(run.engine.prepared.plan if isinstance(run.engine, Linear) else None)
+        where = self._place().told(run.engine.prepared.plan if isinstance(run.engine, PlannedBackend) else None)
         self.report = Report(*ran, run.engine.tiers, backend, warnings=warnings, by_layer=settled, where=where)
 
 

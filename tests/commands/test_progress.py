@@ -25,7 +25,7 @@ def teller(told: Told) -> Progress:
     return tell
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 def test_a_run_tells_every_layer(backend: str) -> None:
     model = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}), backend=backend)
     told: Told = []

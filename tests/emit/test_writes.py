@@ -136,7 +136,7 @@ def test_edited_weights_are_stated_in_the_file_and_obeyed_by_both_backends() -> 
     assert saved.program != LLOYD.program
     x = np.random.default_rng(0).normal(size=(40, 2))
     answers = [
-        load(saved, backend=backend)(x=x, seed=0, layers=3)["labels"].dense() for backend in ("reference", "linear")
+        load(saved, backend=backend)(x=x, seed=0, layers=3)["labels"].dense() for backend in ("reference", "planned")
     ]
     assert (answers[0] == answers[1]).all()
 
@@ -168,7 +168,7 @@ def with_chained_readout(model: Checkpoint) -> Checkpoint:
     return Checkpoint.from_bytes(replace(model, program=stated(program, tensors), tensors=tensors).to_bytes())
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 def test_a_step_of_the_readout_that_a_later_one_reads_is_run(backend: str) -> None:
     made, inputs = compile("lloyd", {"d": 1, "k": 2}), {"x": [[0.0], [3.0], [7.0]], "c": [[0.0], [5.0]]}
     twice = with_chained_readout(made)

@@ -56,7 +56,7 @@ def blobs(count: int = 60, seed: int = 0) -> Floats:
 def test_same_as_scikit_learn_from_the_same_start(load: Any, k: int, tol: float) -> None:
     data = load().data[:600]
     start = data[np.random.default_rng(2).choice(len(data), k, replace=False)]
-    ours = WeftClusterer(n_clusters=k, init=start, tol=tol, backend="linear").fit(data)
+    ours = WeftClusterer(n_clusters=k, init=start, tol=tol, backend="planned").fit(data)
     theirs = KMeans(k, init=start, n_init=1, algorithm="lloyd", tol=tol).fit(data)
     assert len(np.unique(theirs.labels_)) == k  # no cluster ran empty: there the policies differ
     np.testing.assert_array_equal(ours.labels_, theirs.labels_)
@@ -132,7 +132,7 @@ def test_numbers_stay_as_wide_as_they_came(dtype: Any) -> None:
 def test_backends_agree() -> None:
     data = blobs(300)
     one, other = (
-        WeftClusterer(n_clusters=3, random_state=0, backend=name).fit(data) for name in ("reference", "linear")
+        WeftClusterer(n_clusters=3, random_state=0, backend=name).fit(data) for name in ("reference", "planned")
     )
     np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
     np.testing.assert_array_equal(one.labels_, other.labels_)

@@ -15,7 +15,7 @@ import torch
 import weftc
 import weftc_runtime
 from agreement import default_dims
-from linear_cases import compiled, plain, problem
+from planned_cases import compiled, plain, problem
 from weftc.compiling import checked_spec
 from weftc.core.errors import InputError
 from weftc.files.locate import catalogue

@@ -42,7 +42,7 @@ def test_transformer_lens_reads() -> None:
     assert not torch.equal(cache[f"layers.0.{PATTERN}"], cache[f"layers.1.{PATTERN}"])
     assert torch.equal(cache[PATTERN], cache[f"layers.1.{PATTERN}"])  # of shared weights, the last visit
     assert model(**data)["labels"] == want["labels"]
-    assert model.model.report.backend == "linear", "nobody listens any more"
+    assert model.model.report.backend == "planned", "nobody listens any more"
 
 
 def test_transformer_lens_patches_a_head() -> None:

@@ -40,7 +40,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 @pytest.mark.parametrize("scores", ["l2", "dot"])
 @pytest.mark.parametrize("equation", CASES.values(), ids=CASES)
 def test_else_is_taken_where_the_spec_takes_it(equation: str, scores: str, backend: str) -> None:
@@ -53,7 +53,7 @@ def test_else_is_taken_where_the_spec_takes_it(equation: str, scores: str, backe
     assert model(batch, layers=1)[name].numpy() == pytest.approx(np.array([meant, meant]), rel=1e-12)
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 def test_a_quotient_that_could_cancel_still_divides(backend: str) -> None:
     text = FRAME.format("x[i] = x[i] + w[i] * (x[i] - w[i]) / w[i]", "x")
     model = weftc.load(weftc.compile(text, {"k": 3}), backend=backend)
@@ -63,7 +63,7 @@ def test_a_quotient_that_could_cancel_still_divides(backend: str) -> None:
         model(DATA, layers=1)
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 def test_whether_a_vector_is_zero_is_decided_of_its_exact_value(backend: str) -> None:
     text = """algorithm t
 tokens  g in one : 1

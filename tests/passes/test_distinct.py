@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weftc_runtime.exact import distinct
-from weftc_runtime.exact.distinct import are_distinct
+from weftc_runtime.machines.conditions import are_distinct
 
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 5e-324, 1e300])
 

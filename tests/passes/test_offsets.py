@@ -72,14 +72,14 @@ def _case(offset: float, dtype: str, seed: int) -> Case:
     return Case("offset", stored, 1, seed)
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 @pytest.mark.parametrize("scores", ["l2", "dot"])
 @pytest.mark.parametrize("equation", EQUATIONS.values(), ids=EQUATIONS)
 def test_precision_does_not_depend_on_the_offset(equation: str, scores: str, backend: str) -> None:
     checked = checked_spec(FRAME.format(equation, "s"))
     model = compile(checked, {}, scores=scores)  # type: ignore[arg-type]
     for dtype, offsets in (("float64", (1e4, 1e8)), ("float32", (1e3,))):
-        judge = judge_of(checked, model, dtype, "auto" if backend == "linear" else backend)
+        judge = judge_of(checked, model, dtype, "auto" if backend == "planned" else backend)
         for offset in offsets:
             outcome = judge.judge(_case(offset, dtype, 3))
             assert outcome.divergence is None, f"offset {offset:g}, {dtype}: {outcome.divergence}"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from linear_cases import assert_same_bits, both, compiled, problem
+from planned_cases import assert_same_bits, both, compiled, problem
 from weftc_runtime.kernels.precision import full_precision
 from weftc_runtime.machines import heads_nearest
 

@@ -37,7 +37,7 @@ def test_every_style_computes_the_spec(name: str, style: str, value: str, dtype:
     if not found.differs:
         return  # the same transformer: tests/passes/test_specs.py has it
     judged = judge(checked, dims, dtype=dtype, backend=backend, **chosen(style, value))
-    if backend == "linear" and not covered(judged):
+    if backend == "planned" and not covered(judged):
         return
     seed = 5 + 2 * DTYPES.index(dtype) + BACKENDS.index(backend)
     hard = cases(checked, dims, 1, seed, np.dtype(dtype), first=turn)  # a family in turn
@@ -52,7 +52,7 @@ def effects(name: str) -> dict[tuple[str, str], Effect]:
 
 
 def covered(judged: Judge) -> bool:
-    """Whether the linear backend runs a model; if not, it says why."""
+    """Whether the planned backend runs a model; if not, it says why."""
     try:
         judged.watched.model.plan()
     except RunError as error:

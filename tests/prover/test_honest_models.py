@@ -10,7 +10,7 @@ import pytest
 import weftc
 from weftc_runtime import RunError
 
-BACKENDS = ("reference", "linear")
+BACKENDS = ("reference", "planned")
 
 UNDERFLOWING = """algorithm t
 tokens  j, h in centers : k

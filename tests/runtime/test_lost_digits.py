@@ -13,7 +13,7 @@ NEAR = RNG.normal(size=(40, 2))
 FAR = np.concatenate([[[1e6, 1e6]], NEAR])
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 @pytest.mark.parametrize("spec", ["soft_kmeans", "mean_shift", "lloyd"])
 def test_a_run_says_what_it_has_lost(spec: str, backend: str) -> None:
     dims = {name: 2 for name in weftc.check(spec).dims}

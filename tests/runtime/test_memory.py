@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import weftc_runtime
-from linear_cases import compiled
+from planned_cases import compiled
 from weftc_runtime.kernels.native.library import Library, library
 from weftc_runtime.machines import head_task as calls
-from weftc_runtime.machines import planned as linear
+from weftc_runtime.machines import planned as planned
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan import slots as held
 
@@ -36,7 +36,7 @@ answer = model.final(x=x, c=c, layers=layers)
 beyond = peak.beyond()
 if beyond is None:  # a system that does not tell the peak since a moment
     beyond = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-assert model.report.backend == "linear", model.report.why
+assert model.report.backend == "planned", model.report.why
 assert answer["labels"].indices.shape == (points,)
 print(max(0, beyond - MEMORY_PER_THREAD) / points)
 """
@@ -104,7 +104,7 @@ def test_numbers_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> Non
     """Whether they are finite and how large they are is one question, and nobody asks again."""
     kernels = library()
     assert kernels is not None
-    model = weftc_runtime.load(compiled("lloyd", width=2, count=3), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=2, count=3), backend="planned")
     x = torch.randn(40_000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     looks: list[int] = []
     peak = Library.peak
@@ -128,13 +128,13 @@ def test_numbers_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_names_of_tokens_are_indices() -> None:
     """k x k ones and zeros are never made: not for the state, and not again for every number of points."""
-    model = weftc_runtime.load(compiled("lloyd", width=2, count=30), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=2, count=30), backend="planned")
     states: list[Residual] = []
-    original = linear.Linear.embed
+    original = planned.Linear.embed
 
-    def embed(self: linear.Linear, *given: object) -> object:
+    def embed(self: planned.Linear, *given: object) -> object:
         made = original(self, *given)  # type: ignore[arg-type]
-        states.append(made.z["centers"])  # type: ignore[arg-type]
+        states.append(made.residuals["centers"])  # type: ignore[arg-type]
         return made
 
     represented: list[int] = []
@@ -145,7 +145,7 @@ def test_names_of_tokens_are_indices() -> None:
         return look(*given)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linear.Linear, "embed", embed)
+        patch.setattr(planned.Linear, "embed", embed)
         patch.setattr(calls, "_represented", counted)
         for size in (100, 200, 300):
             x = torch.randn(size, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
@@ -153,7 +153,7 @@ def test_names_of_tokens_are_indices() -> None:
     assert len(states) == 3
     for state in states:
         names = state.slot("id()")
-        assert isinstance(names, held.Sparse)
+        assert isinstance(names, held.IndexSlot)
         assert names.index.tolist() == list(range(30))
         assert torch.equal(names.rows(slice(0, 30)), torch.eye(30, dtype=torch.float64))
     assert represented == [1]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import weftc_runtime
-from linear_cases import compiled, problem
+from planned_cases import compiled, problem
 from weftc_runtime.kernels.native import building
 from weftc_runtime.kernels.native import library as library_module
 from weftc_runtime.kernels.native.library import NativeWarning, forget, library
@@ -191,14 +191,14 @@ def test_without_a_library_torch_runs_and_one_message_says_why(
     monkeypatch.setattr(heads_segment, "NATIVE", 0)
     forget()
     try:
-        model = weftc_runtime.load(compiled("lloyd"), backend="linear")
+        model = weftc_runtime.load(compiled("lloyd"), backend="planned")
         inputs = problem("lloyd", "random", 40, 1)
         with pytest.warns(NativeWarning, match=reason):
             model(inputs)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model(inputs)  # once is enough
-        assert model.report.backend == "linear"
+        assert model.report.backend == "planned"
     finally:
         forget()
 

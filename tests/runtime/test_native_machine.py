@@ -1,6 +1,6 @@
 """The native machine: the bits, layers, tiers and errors of the torch machine and the reference, whatever the grouping.
 
-Every step of every spec is held against the NumPy interpreter in test_linear_specs.py, sub-layer by sub-layer on this
+Every step of every spec is held against the NumPy interpreter in test_planned_specs.py, sub-layer by sub-layer on this
 machine; here are whole runs, of many layers in one call, of batches, on any number of threads.
 """
 
@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weftc_runtime
-from linear_cases import assert_same_bits, compiled, plain, problem
 from pages import ROOT
+from planned_cases import assert_same_bits, compiled, plain, problem
 from weftc.compiling import compile
 from weftc.core.source import Source
 from weftc.estimators.derived_specs import forms_of
@@ -26,7 +26,7 @@ from weftc_runtime.data.noise import noise
 from weftc_runtime.kernels.native.library import Library, library
 from weftc_runtime.machines import native_machine
 from weftc_runtime.machines.native_machine import DOUBT, LAYER
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 
 HARD = [
     "lloyd",
@@ -84,7 +84,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 def by_torch(model: Model, inputs: dict[str, Any], **options: Any) -> tuple[Any, Any]:
     """What a model answers and reports when torch runs every layer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Linear, "many_layers", lambda *_: None)
+        patch.setattr(PlannedBackend, "many_layers", lambda *_: None)
         return model.final(inputs, **options), model.report
 
 
@@ -100,7 +100,7 @@ def decided(tiers: Any) -> tuple[int, int]:
 def test_layers_in_one_call_are_the_layers(
     ends: Counter[int], dtype: torch.dtype, name: str, family: str, until: bool
 ) -> None:
-    model = weftc_runtime.load(compiled(name, width=9, count=6), dtype=dtype, backend="linear")
+    model = weftc_runtime.load(compiled(name, width=9, count=6), dtype=dtype, backend="planned")
     inputs = problem(name, family, 200, 3, str(dtype)[6:], d=9, k=6)
     options = {"until_stable": True, "limit": 9} if until else {"layers": 9}
     try:
@@ -124,7 +124,7 @@ def test_layers_in_one_call_are_the_layers(
 def test_soft_layers_are_close_to_those_of_torch(
     ends: Counter[int], dtype: torch.dtype, name: str, tokens: int
 ) -> None:
-    model = weftc_runtime.load(compiled(name, width=3, count=4), dtype=dtype, backend="linear")
+    model = weftc_runtime.load(compiled(name, width=3, count=4), dtype=dtype, backend="planned")
     inputs = problem(name, "random", max(tokens, 4), 3, str(dtype)[6:], d=3, k=4)
     try:
         expected, _ = by_torch(model, inputs, layers=1)
@@ -141,7 +141,7 @@ def test_soft_layers_are_close_to_those_of_torch(
 def test_scratch_that_is_made_when_read_at_one_time_and_stored_at_another(ends: Counter[int]) -> None:
     source = Source("mixture.weft", (ROOT / "specs" / "gmm_em_spherical.weft").read_text())
     weighted = forms_of(source).chosen(True).checked  # its last step needs the shares, and scratch that held numbers
-    model = weftc_runtime.load(compile(weighted, {"d": 2, "k": 3}), backend="linear")
+    model = weftc_runtime.load(compile(weighted, {"d": 2, "k": 3}), backend="planned")
     random = np.random.default_rng(4)
     inputs = {"x": random.normal(size=(40, 2)), "w": random.random(40), "c": random.normal(size=(3, 2))}
     expected, _ = by_torch(model, inputs, layers=3)
@@ -152,7 +152,7 @@ def test_scratch_that_is_made_when_read_at_one_time_and_stored_at_another(ends: 
 
 
 def test_ties_are_settled_natively(ends: Counter[int]) -> None:
-    model = weftc_runtime.load(compiled("lloyd"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), backend="planned")
     x = torch.tensor([[0.0, 0.1], [1.0, 0.1], [2.0, 0.1], [3.0, 0.1]], dtype=torch.float64).repeat(50, 1)
     c = torch.tensor([[1.0, 0.1], [1.0, 0.1], [3.0, 0.1]], dtype=torch.float64)  # two are the same, one is as far
     expected, report = by_torch(model, {"x": x, "c": c}, layers=5)
@@ -163,7 +163,7 @@ def test_ties_are_settled_natively(ends: Counter[int]) -> None:
 
 
 def test_what_is_beyond_its_range_comes_back_to_be_settled(ends: Counter[int]) -> None:
-    model = weftc_runtime.load(compiled("lloyd"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), backend="planned")
     x = torch.tensor([[1e-200, 0.0], [3e200, 0.0], [0.0, 1e-190]], dtype=torch.float64)
     c = torch.tensor([[0.0, 0.0], [4e200, 0.0], [0.0, 0.0]], dtype=torch.float64)
     reference = weftc_runtime.load(compiled("lloyd"), backend="reference")
@@ -172,7 +172,7 @@ def test_what_is_beyond_its_range_comes_back_to_be_settled(ends: Counter[int]) -
 
 
 def test_sums_that_need_more_room_get_it(ends: Counter[int]) -> None:
-    model = weftc_runtime.load(compiled("lloyd"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), backend="planned")
     generator = torch.Generator().manual_seed(0)
     scale = 2.0 ** torch.randint(-90, 1, (500, 1), generator=generator).double()
     x = torch.randn(500, 2, generator=generator, dtype=torch.float64) * scale
@@ -184,17 +184,17 @@ def test_sums_that_need_more_room_get_it(ends: Counter[int]) -> None:
 
 def test_sums_without_a_division(ends: Counter[int]) -> None:
     checkpoint = compile(COUNTED, {"d": 3, "k": 4})
-    linear, reference = (weftc_runtime.load(checkpoint, backend=name) for name in ("linear", "reference"))
+    planned, reference = (weftc_runtime.load(checkpoint, backend=name) for name in ("planned", "reference"))
     x = torch.randn(300, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     inputs = {"x": x, "c": x[:4].clone()}
-    assert_same_bits(reference(inputs, layers=3), linear(inputs, layers=3))
+    assert_same_bits(reference(inputs, layers=3), planned(inputs, layers=3))
     assert ends
 
 
 def assert_refused_alike(inputs: dict[str, Any]) -> None:
     """Both backends end with the same words."""
     checkpoint, told = compile(COUNTED, {"d": 1, "k": 2}), []
-    for backend in ("reference", "linear"):
+    for backend in ("reference", "planned"):
         model = weftc_runtime.load(checkpoint, dtype=torch.float32, backend=backend)
         with pytest.raises(RunError) as caught:
             model(inputs, layers=1)
@@ -209,13 +209,13 @@ def test_what_grows_out_of_its_dtype_is_told_as_ever(ends: Counter[int]) -> None
 
 
 def test_a_layer_that_the_machine_does_not_get_through_is_run_by_torch(ends: Counter[int]) -> None:
-    model = weftc_runtime.load(compiled("lloyd"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), backend="planned")
     x = torch.randn(300, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     x[7] *= 2.0**-600
     inputs = {"x": x, "c": x[:3].clone()}
     expected, _ = by_torch(model, inputs, layers=4)
     assert_same_bits(expected, model.final(inputs, layers=4))
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
     assert ends[LAYER]
     batch = {"x": torch.stack([x, x]), "c": torch.stack([inputs["c"]] * 2)}
     assert torch.equal(model(batch, layers=4)["centers"][1], model(inputs, layers=4)["centers"])
@@ -223,15 +223,15 @@ def test_a_layer_that_the_machine_does_not_get_through_is_run_by_torch(ends: Cou
 
 def test_another_fallback(ends: Counter[int]) -> None:
     checkpoint = compile(SMALLER, {"d": 2, "k": 5})
-    linear, reference = (weftc_runtime.load(checkpoint, backend=name) for name in ("linear", "reference"))
+    planned, reference = (weftc_runtime.load(checkpoint, backend=name) for name in ("planned", "reference"))
     x = torch.randn(200, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     inputs = {"x": x, "c": torch.cat([x[:4], torch.zeros(1, 2, dtype=torch.float64)])}
-    assert_same_bits(reference(inputs, layers=4), linear(inputs, layers=4))
+    assert_same_bits(reference(inputs, layers=4), planned(inputs, layers=4))
     assert ends
 
 
 def test_layers_go_on_where_a_run_before_has_stopped(ends: Counter[int]) -> None:
-    model = weftc_runtime.load(compiled("lloyd"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), backend="planned")
     inputs = problem("lloyd", "random", 300, 7)
     whole = model(inputs, layers=6)
     half = model(inputs, layers=3)
@@ -240,7 +240,7 @@ def test_layers_go_on_where_a_run_before_has_stopped(ends: Counter[int]) -> None
 
 
 def test_a_long_run_is_cut_so_that_it_can_be_interrupted(ends: Counter[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    model = weftc_runtime.load(compiled("lloyd"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd"), backend="planned")
     inputs = problem("lloyd", "random", 300, 8)
     expected = model(inputs, layers=7)
     assert sum(ends.values()) == 1
@@ -253,7 +253,7 @@ def test_drawn_numbers_choose_as_the_generator_does() -> None:
     """The best of n drawn numbers, against NumPy: no distance and no index counts."""
     checkpoint = compile("kmedoids", {"d": 1, "k": 5}, {"delta": 0})
     for dtype in (torch.float32, torch.float64):
-        model = weftc_runtime.load(checkpoint, dtype=dtype, backend="linear")
+        model = weftc_runtime.load(checkpoint, dtype=dtype, backend="planned")
         x, c = torch.zeros(777, 1, dtype=dtype), torch.zeros(5, 1, dtype=dtype)
         x[:, 0] = torch.arange(777) * 2.0**-40
         for seed in range(20):
@@ -277,22 +277,22 @@ def test_any_size_and_any_number_of_threads(
 ) -> None:
     inputs = problem(name, family, max(tokens, count), seed, d=width, k=count)
     checkpoint = compiled(name, width=width, count=count)
-    reference, linear = (weftc_runtime.load(checkpoint, backend=name) for name in ("reference", "linear"))
+    reference, planned = (weftc_runtime.load(checkpoint, backend=name) for name in ("reference", "planned"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native_machine, "cores", lambda: threads)
         try:
             expected = reference.final(inputs, layers=3, seed=seed)
         except RunError:
             with pytest.raises(RunError):
-                linear.final(inputs, layers=3, seed=seed)
+                planned.final(inputs, layers=3, seed=seed)
             return
-        assert_same_bits(expected, linear.final(inputs, layers=3, seed=seed))
+        assert_same_bits(expected, planned.final(inputs, layers=3, seed=seed))
 
 
 @pytest.mark.parametrize("name", [*HARD, *SOFT])
 def test_threads_change_no_bit_of_large_problems(name: str) -> None:
     inputs = problem(name, "random", 20_000, 3, d=3, k=4)
-    model = weftc_runtime.load(compiled(name, width=3, count=4), backend="linear")
+    model = weftc_runtime.load(compiled(name, width=3, count=4), backend="planned")
     answers = []
     for threads in (1, 2, 3):
         with pytest.MonkeyPatch.context() as patch:
@@ -308,7 +308,7 @@ def test_threads_change_no_bit_of_large_problems(name: str) -> None:
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("until", [False, True])
 def test_a_batch_is_its_problems(ends: Counter[int], name: str, ragged: bool, until: bool, dtype: torch.dtype) -> None:
-    model = weftc_runtime.load(compiled(name), dtype=dtype, backend="linear")
+    model = weftc_runtime.load(compiled(name), dtype=dtype, backend="planned")
     sizes = [40, 7, 25, 60] if ragged else [40] * 4
     problems = [problem(name, "random", size, seed, str(dtype)[6:]) for seed, size in enumerate(sizes)]
     options: dict[str, Any] = {"until_stable": True, "limit": 8} if until else {"layers": 4}
@@ -319,7 +319,7 @@ def test_a_batch_is_its_problems(ends: Counter[int], name: str, ragged: bool, un
     except RunError:
         return
     answer, report = model(batch, **options, seed=seeds), model.report
-    assert report.backend == "linear"
+    assert report.backend == "planned"
     assert ends
     for number, one in enumerate(alone):
         for key in one:

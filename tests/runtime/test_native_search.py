@@ -356,7 +356,7 @@ def test_a_task_may_have_more_pieces_than_a_ticket_has_room_for(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("scale", [1e37, 1e38, 1e39, 1e50, 1e100, 1e139])
-@pytest.mark.parametrize("backend", ["auto", "linear"])
+@pytest.mark.parametrize("backend", ["auto", "planned"])
 def test_data_beyond_the_range_of_float32_are_searched_in_float64(scale: float, backend: str) -> None:
     made = weftc.compile("lloyd", {"d": 2, "k": 3}, layers=3)
     x = scale * (3 + np.random.default_rng(0).normal(size=(400, 2)))
@@ -379,7 +379,7 @@ def test_native_kernels_are_given_memory_of_the_cpu_alone() -> None:
 @pytest.mark.parametrize("style", ["l2", "dot"])
 def test_beyond_the_range_of_squares_decisions_are_settled_on_every_backend(scale: float, style: str) -> None:
     given = {"x": [[scale], [3 * scale]], "c": [[scale], [4 * scale]]}
-    for backend in ("reference", "linear", "auto"):
+    for backend in ("reference", "planned", "auto"):
         out = weftc.load(weftc.compile("lloyd", {"d": 1, "k": 2}, scores=style), backend=backend)(given)
         assert out["labels"].indices.tolist() == [0, 1]
         assert out["centers"].tolist() == [[scale], [3 * scale]]
@@ -389,5 +389,5 @@ def test_the_mean_of_a_constant_has_the_same_bits_on_both_backends() -> None:
     text = "algorithm t\ntokens i in points\n       w in others\ninputs g[i] : R, m[w] : R\nstate s[w] : R = 1\n"
     made = weftc.compile(text + "layer\n  p[i] = mean[w] g[i] where s[w] >= 0.25 else 1\noutputs p\n")
     given = {"g": np.random.default_rng(0).normal(size=50), "m": [0.0, 1.0, 0.0]}
-    one, other = (weftc.load(made, backend=backend)(given)["p"] for backend in ("reference", "linear"))
+    one, other = (weftc.load(made, backend=backend)(given)["p"] for backend in ("reference", "planned"))
     assert one.equal(other)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import weftc
-from linear_cases import compiled, plain, problem
+from planned_cases import compiled, plain, problem
 from weftc.variants import rotated
 from weftc_runtime import Model, RunError
 
@@ -41,7 +41,7 @@ def test_patching_in_what_was_there_changes_nothing(name: str, style: dict[str, 
             with model.patch({site: value}):
                 assert same(run(model, data), want), site
     assert run(model, data).keys() == want.keys()
-    assert model.report.backend == "linear", model.report.why
+    assert model.report.backend == "planned", model.report.why
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -38,7 +38,7 @@ FORK = """
 def main():
     torch.set_num_threads(2)
     for name in SPECS:
-        for backend, n in (("auto", 60_000), ("linear", 500), ("reference", 200)):
+        for backend, n in (("auto", 60_000), ("planned", 500), ("reference", 200)):
             made = model(name, backend)
             here = answer(made, n)
             child = os.fork()
@@ -123,7 +123,7 @@ from threading import Barrier
 def main():
     torch.set_num_threads(2)
     for name in SPECS:
-        for backend, n in (("linear", 20_000), ("linear", 300), ("reference", 100)):
+        for backend, n in (("planned", 20_000), ("planned", 300), ("reference", 100)):
             here = [answer(model(name, backend), n, seed) for seed in range(6)]
             for _ in range(3):
                 made, together = model(name, backend), Barrier(6)  # one that nobody has called yet

@@ -7,7 +7,7 @@ import gc
 import torch
 
 import weftc_runtime
-from linear_cases import compiled
+from planned_cases import compiled
 from weftc_runtime.machines.reuse import Pool
 
 
@@ -38,7 +38,7 @@ def test_what_somebody_can_still_see_is_not_given_away() -> None:
 def test_layers_keep_few_labels() -> None:
     """Neither in use nor lost in a cycle that only the collector would find."""
     size = 9973
-    model = weftc_runtime.load(compiled("lloyd", width=4, count=8), dtype=torch.float32, backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=4, count=8), dtype=torch.float32, backend="planned")
     x = torch.randn(size, 4, generator=torch.Generator().manual_seed(0))
     found: list[int] = []
 
@@ -53,7 +53,7 @@ def test_layers_keep_few_labels() -> None:
         outputs = model(x=x, c=x[:8], layers=12, progress=count)
     finally:
         gc.enable()
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
     assert len(found) == 13
     assert 1 <= max(found) <= 3
     assert outputs["labels"].indices.dtype == torch.int64
@@ -61,7 +61,7 @@ def test_layers_keep_few_labels() -> None:
 
 def test_fields_that_were_shown_stay_as_they_were() -> None:
     """`until` sees the labels of every layer; later layers must not write to them."""
-    model = weftc_runtime.load(compiled("lloyd", width=2, count=3), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", width=2, count=3), backend="planned")
     x = torch.randn(400, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     kept = []
 

@@ -14,8 +14,7 @@ import pytest
 
 from programs import laboratory
 from weftc_runtime import load
-from weftc_runtime.exact.rational import RationalScores
-from weftc_runtime.exact.twins import Row
+from weftc_runtime.exact.rational import RationalScores, Row
 from weftc_runtime.format.program import FFN, Head
 from weftc_runtime.model import GivenInputs
 
@@ -88,7 +87,7 @@ def test_every_value_lies_within_its_radius(
         problem = problems[0]
         if problem.radii is None:
             return  # nothing is decided any more
-        z, radius, exact = problem.z["points"], problem.radii["points"], problem.exact
+        z, radius, exact = problem.residuals["points"], problem.radii["points"], problem.exact
         for slot in model.program.streams[0].slots:
             for column in range(slot.offset, slot.offset + slot.width):
                 for token in range(len(z)):

@@ -13,7 +13,7 @@ from weftc.verification.verdict import Check, SettledRows, Verdict
 from weftc_runtime.data.results import Tiers, together
 
 
-@pytest.mark.parametrize("backend", ["reference", "linear"])
+@pytest.mark.parametrize("backend", ["reference", "planned"])
 def test_a_run_reports_every_layer(backend: str) -> None:
     model = weftc.load(weftc.compile(NEAREST, {"d": 1, "k": 2}), backend=backend)
     x = np.array([[0.0], [1.0], [2.0], [7.0]])
@@ -41,7 +41,7 @@ def test_a_verdict_has_a_table_of_layers() -> None:
     verdict = weftc.verify(weftc.compile(NEAREST, {"d": 1, "k": 2}), cases=8, dtypes=("float64",))
     checks = {(check.name, check.backend): check for check in verdict.checks}
     rows = checks["layers (l2, float64)", "reference"].settled
-    fast = checks["layers (l2, float64)", "linear"].settled
+    fast = checks["layers (l2, float64)", "planned"].settled
     assert [row.float64 + row.exact for row in rows] == [row.fast + row.float64 + row.exact for row in fast]
     assert [row.layer for row in rows] == [1, 2, 3]
     assert all(row.float64 > 0 and row.undecided == 0 for row in rows)

@@ -49,7 +49,7 @@ def cores_of_a_new_thread() -> int:
 def test_models_in_threads_of_their_own_end_and_agree(spec: str, dims: str) -> None:
     made = weftc.compile(spec, {name: {"d": 2, "k": 3}[name] for name in dims}, layers=5)
     given = {item.name: X for item in made.program.inputs if item.init is None}
-    models = [weftc.load(made, backend="linear") for _ in range(3)]
+    models = [weftc.load(made, backend="planned") for _ in range(3)]
     before = {name: np.asarray(value) for name, value in models[0](given).items()}
 
     def work(model: weftc.Model) -> None:
@@ -75,7 +75,7 @@ def test_no_property_of_the_runtime_holds_a_lock_while_it_is_made() -> None:
 
 def test_runs_leave_the_number_of_cores_of_torch_as_it_was() -> None:
     before = cores_of_a_new_thread(), torch.get_num_threads()
-    models = [weftc.load(weftc.compile("lloyd", {"d": 2, "k": 20}, layers=3), backend="linear") for _ in range(6)]
+    models = [weftc.load(weftc.compile("lloyd", {"d": 2, "k": 20}, layers=3), backend="planned") for _ in range(6)]
     inside = []
 
     def work(model: weftc.Model) -> None:

@@ -30,7 +30,7 @@ def test_table_of_a_contest() -> None:
         "scikit-learn lloyd    27.5    28.7    27.5  2.75x   1.92x  1.83x           2   +1.00%            8     2",
         "  faiss is left out: not installed",
         "  empty clusters at the end: weftc 1 (an empty cluster keeps its center)",
-        "  weftc: backend linear; rows settled: bound 1,200, exact 3",
+        "  weftc: backend planned; rows settled: bound 1,200, exact 3",
     ]
 
 

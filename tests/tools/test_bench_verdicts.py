@@ -97,7 +97,7 @@ def test_torch_alone_runs_without_native_kernels(monkeypatch: pytest.MonkeyPatch
     alone.prepare(work, 1)
     answer = alone.run(alone.hold(arrays(work)), 2)
     assert asked == ["torch"]
-    assert alone.outcome(answer, 2).facts["backend"] == "linear"
+    assert alone.outcome(answer, 2).facts["backend"] == "planned"
 
 
 def test_memory_is_per_point_beyond_what_threads_may_take() -> None:

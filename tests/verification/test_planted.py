@@ -25,9 +25,9 @@ from weftc_runtime.kernels.search import Search
 from weftc_runtime.kernels.search_groups import GroupSearch
 from weftc_runtime.machines.heads_stream import StreamedHead
 from weftc_runtime.machines.native_machine import NativeMachine
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.tape import Tape
-from weftc_runtime.plan.slots import Dense, Sparse
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot
 from weftc_runtime.reference import feed_forward as tokenwise
 from weftc_runtime.reference import head as attention
 from weftc_runtime.reference import soft as weigh
@@ -81,12 +81,12 @@ def strict(found: Any, op: str, scores: torch.Tensor, *rest: Any) -> Any:
 
 
 def wrong_rows(strategy: str) -> Callable[..., Any]:
-    """What a kernel of the linear backend gives, off by a little; an index, off by one in the first row."""
+    """What a kernel of the planned backend gives, off by a little; an index, off by one in the first row."""
 
     def change(given: Any, engine: Any, call: Any, *rest: Any) -> Any:
         if call.plan.strategy != strategy:
             return given
-        if isinstance(given.held, Sparse):
+        if isinstance(given.held, IndexSlot):
             moved = given.held.index.clone()
             moved[0] = (moved[0] + 1) % given.held.width
             return replace(given, held=replace(given.held, index=moved))
@@ -126,7 +126,7 @@ def wrong_slots(found: Any, *rest: Any) -> Any:
     """What several layers at a time leave behind, off by a little."""
     return {
         stream: {
-            name: replace(held, value=held.value * OFF) if isinstance(held, Dense) else held
+            name: replace(held, value=held.value * OFF) if isinstance(held, DenseSlot) else held
             for name, held in slots.items()
         }
         for stream, slots in found.items()
@@ -137,7 +137,7 @@ def wrong_last_label(found: Any, *rest: Any) -> Any:
     """What several layers leave behind: one best key is another one."""
     for slots in found.values():
         for held in slots.values():
-            if isinstance(held, Sparse):
+            if isinstance(held, IndexSlot):
                 held.index[-1] = (held.index[-1] + 1) % held.width
     return found
 
@@ -167,27 +167,27 @@ FAULTS = {
     "comparison, > for >=": Fault(attention, "compare", strict, SMOOTH),
     "reference, a sum over keys": Fault(attention, "weighted_sum", lambda found, *_: found * OFF, "lloyd"),
     "reference, a feed-forward": Fault(tokenwise, "apply", lambda found, *_: (found[0] * OFF, found[1]), SMOOTH),
-    "linear, nearest": Fault(Linear, "_run", wrong_rows("nearest"), "lloyd", "linear"),
-    "linear, segment": Fault(Linear, "_run", wrong_rows("segment"), "lloyd", "linear"),
-    "linear, stream": Fault(Linear, "_run", wrong_rows("stream"), "soft_kmeans", "linear"),
-    "linear, tiles merged": Fault(
-        StreamedHead, "merge", lambda tile, *_: replace(tile, total=tile.total * OFF), "soft_kmeans", "linear"
+    "planned, nearest": Fault(PlannedBackend, "_run", wrong_rows("nearest"), "lloyd", "planned"),
+    "planned, segment": Fault(PlannedBackend, "_run", wrong_rows("segment"), "lloyd", "planned"),
+    "planned, stream": Fault(PlannedBackend, "_run", wrong_rows("stream"), "soft_kmeans", "planned"),
+    "planned, tiles merged": Fault(
+        StreamedHead, "merge", lambda tile, *_: replace(tile, total=tile.total * OFF), "soft_kmeans", "planned"
     ),
-    "native, a label": Fault(Search, "find", wrong_label, "lloyd", "linear"),
-    "native, bounds": Fault(Search, "find", wrong_when_bounded, "lloyd", "linear", (24, 24)),
-    "native, sums that are moved": Fault(NativeSums, "_found", wrong_once_moved, "lloyd", "linear"),
-    "native, problems of a batch": Fault(GroupSearch, "find", wrong_in_batch, "weighted_kmeans", "linear"),
-    "native, layers of a batch": Fault(NativeMachine, "slots", wrong_in_a_batch, "lloyd", "linear"),
-    "native, layers at a time": Fault(Tape, "slots", wrong_slots, "sinkhorn_log", "linear"),
-    "native, keys after several layers": Fault(NativeMachine, "slots", wrong_slots, "lloyd", "linear"),
-    "native, labels after several layers": Fault(NativeMachine, "slots", wrong_last_label, "lloyd", "linear"),
+    "native, a label": Fault(Search, "find", wrong_label, "lloyd", "planned"),
+    "native, bounds": Fault(Search, "find", wrong_when_bounded, "lloyd", "planned", (24, 24)),
+    "native, sums that are moved": Fault(NativeSums, "_found", wrong_once_moved, "lloyd", "planned"),
+    "native, problems of a batch": Fault(GroupSearch, "find", wrong_in_batch, "weighted_kmeans", "planned"),
+    "native, layers of a batch": Fault(NativeMachine, "slots", wrong_in_a_batch, "lloyd", "planned"),
+    "native, layers at a time": Fault(Tape, "slots", wrong_slots, "sinkhorn_log", "planned"),
+    "native, keys after several layers": Fault(NativeMachine, "slots", wrong_slots, "lloyd", "planned"),
+    "native, labels after several layers": Fault(NativeMachine, "slots", wrong_last_label, "lloyd", "planned"),
 }
 QUICK = (
     "lowering, sign of a distance",
     "weighting, the last of ties",
     "weighting, temperature",
     "reference, a sum over keys",
-    "linear, segment",
+    "planned, segment",
     "native, bounds",
     "native, problems of a batch",
     "native, labels after several layers",
@@ -199,12 +199,12 @@ def falls_short(fault: Fault, monkeypatch: pytest.MonkeyPatch, cases: int = 22) 
     checked = checked_spec(fault.spec)
     sizes = {name: fault.sizes[name == "k"] for name in checked.dims}
     fault.plant(monkeypatch)
-    if fault.backend == "linear" and fault.owner not in (NativeMachine, Tape):
-        monkeypatch.setattr(Linear, "many_layers", lambda *_: None)  # the torch machine has the fault
+    if fault.backend == "planned" and fault.owner not in (NativeMachine, Tape):
+        monkeypatch.setattr(PlannedBackend, "many_layers", lambda *_: None)  # the torch machine has the fault
     verdict = verify(compile(checked, sizes), cases=cases, dtypes=["float64"])
     failed = {check.backend for check in verdict.checks if not check.passed}
-    assert failed <= {"", "reference", "linear"}
-    return not verdict.ok and (fault.backend == "reference" or failed == {"linear"})
+    assert failed <= {"", "reference", "planned"}
+    return not verdict.ok and (fault.backend == "reference" or failed == {"planned"})
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -152,7 +152,7 @@ def test_rotated_models_run_batches_in_float32_and_until_stable_but_not_on_the_l
     assert network.report.backend == "reference"
     assert "basis" in network.report.why
     with pytest.raises(RunError, match="basis of its own"):
-        load(turned, backend="linear")(x=points[0], seed=0)
+        load(turned, backend="planned")(x=points[0], seed=0)
     with pytest.raises(RunError, match="basis of its own"):
         network.plan()
 

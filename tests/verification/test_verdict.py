@@ -11,7 +11,7 @@ from weftc.compiling import compile
 from weftc.verification.verdict import Check, Verdict, merged
 from weftc.verification.verification import verify
 
-BACKENDS = (("reference", 1e-4), ("linear", 5e-4))
+BACKENDS = (("reference", 1e-4), ("planned", 5e-4))
 
 
 def test_a_right_spec_is_proved_and_tested() -> None:
@@ -97,14 +97,14 @@ def test_what_holds_on_both_backends_is_one_line() -> None:
 def test_a_failure_names_its_backend() -> None:
     fine, broken = (
         Check("layers (l2, float64)", "8 steps", 2, ok, backend=b, detail="" if ok else "it went wrong")
-        for b, ok in (("reference", True), ("linear", False))
+        for b, ok in (("reference", True), ("planned", False))
     )
     verdict = Verdict("t", (fine, broken))
     assert [check.compared for check in verdict.rows] == ["8 steps on reference", "8 steps on linear"]
     lines = verdict.text().splitlines()
     assert lines[3].startswith("NO  layers (l2, float64)  8 steps on linear")
     assert lines[-1] == "layers (l2, float64) on linear: it went wrong"
-    assert [check["backend"] for check in verdict.json()["checks"]] == ["reference", "linear"]
+    assert [check["backend"] for check in verdict.json()["checks"]] == ["reference", "planned"]
 
 
 def test_rows_that_say_the_same_of_both_backends_are_named_once() -> None:
@@ -117,7 +117,7 @@ def test_every_style_and_precision_is_judged_on_every_backend() -> None:
     judged = {(check.name, check.backend) for check in verdict.checks if check.name.startswith("layers")}
     names = {name for name, _ in judged}
     assert {"layers (l2, float64)", "layers (dot, float32)", "layers (weights=unrolled, float64)"} <= names
-    assert judged == {(name, backend) for name in names for backend in ("reference", "linear")}
+    assert judged == {(name, backend) for name in names for backend in ("reference", "planned")}
     one = verify(NEAREST, SMALL, cases=1, dtypes=["float64"], backend="reference")
     assert {check.backend for check in one.checks} == {"", "reference"}
 
@@ -126,4 +126,4 @@ def test_what_the_fast_backend_does_not_cover_is_said() -> None:
     verdict = verify(compile("sinkhorn_dual", {"d": 1}, scores="dot", null="token"), cases=1, dtypes=["float64"])
     assert verdict.ok
     assert {check.backend for check in verdict.checks} == {"", "reference"}
-    assert "the linear backend does not run this: stream pairs has a null token" in " ".join(verdict.text().split())
+    assert "the planned backend does not run this: stream pairs has a null token" in " ".join(verdict.text().split())

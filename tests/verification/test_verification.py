@@ -94,7 +94,7 @@ def test_conditions_are_stated_and_what_they_exclude_is_no_failure() -> None:
     assert "pairwise distinct" in verdict.text().splitlines()[1]
     assert verdict.json()["conditions"] == list(verdict.conditions)
     found = [c for c in verdict.checks if c.name.startswith("layers")]
-    assert [c.backend for c in found] == ["reference", "linear"]
+    assert [c.backend for c in found] == ["reference", "planned"]
     assert all("outside the conditions" in c.detail for c in found)
 
 

@@ -1,4 +1,4 @@
-"""Large runs: evidence about what the linear backend does only at some size, and proof that it does it there."""
+"""Large runs: evidence about what the planned backend does only at some size, and proof that it does it there."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_searches_with_bounds_and_sums_that_are_moved_are_judged(seen: Seen, dty
     check = large(NEAREST, WIDE, dtype)
     assert check is not None
     assert check.passed, check.detail
-    assert check.backend == "linear"
+    assert check.backend == "planned"
     assert seen["choose of many layers"] > 0  # bounds and sums are carried from layer to layer there
     assert seen["gather_sum of many layers"] > 0
 

@@ -83,7 +83,7 @@ def _account(campaign: Campaign, found: list[Finding]) -> dict[str, Any]:
         "specs": tally.specs,
         "refused": tally.refused,
         "models": tally.styles,
-        "linear": tally.fast,
+        "planned": tally.fast,
         "inapplicable": tally.inapplicable,
         "cases": tally.cases,
         "steps": tally.steps,

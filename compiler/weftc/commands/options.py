@@ -152,7 +152,8 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
     """`--backend`."""
     parser.add_argument(
         "--backend",
-        choices=("auto", "reference", "linear"),
+        type=lambda name: "planned" if name == "linear" else name,  # its former name
+        choices=("auto", "reference", "planned"),
         default="auto",
         help="run the matrices as they stand, by a plan for large inputs, or whichever suits the data (default auto)",
     )

@@ -24,7 +24,7 @@ from weftc.verification.steps.layers import Judge
 from weftc_runtime import RunError
 
 Styles = Mapping[str, str]
-BACKENDS = ("reference", "linear")
+BACKENDS = ("reference", "planned")
 DEPTH = 2  # layers of a model whose weights are unrolled
 
 
@@ -60,7 +60,7 @@ class TrialCounts:
     specs: int = 0
     refused: int = 0  # specs that no style lowers
     styles: int = 0  # models compiled
-    fast: int = 0  # of these: run by the linear backend too
+    fast: int = 0  # of these: run by the planned backend too
     inapplicable: int = 0  # styles refused for a spec that lowers in another
     cases: int = 0
     steps: int = 0
@@ -72,7 +72,7 @@ class TrialCounts:
         share = 100 * self.refused / self.specs if self.specs else 0
         return (
             f"{self.specs} specs, {self.refused} refused by the lowering ({share:.0f} %); {self.styles} models "
-            f"({self.fast} also on the linear backend), {self.inapplicable} styles not applicable; "
+            f"({self.fast} also on the planned backend), {self.inapplicable} styles not applicable; "
             f"{self.cases} cases, {self.steps} steps compared, "
             f"{self.no_value} cases without a value on either side, {self.undecided} decisions too close for float64"
         )

@@ -170,9 +170,9 @@ def plan(checkpoint: Checkpoint, options: Options) -> str:
         model = load(checkpoint)
         found = Prepared(model.plan(), {name: model.tensor(name).detach() for name in checkpoint.tensors})
         lines = (*str(found.plan).splitlines(), *f"layers: {layers_at_a_time(checkpoint.program, found)}".splitlines())
-        out = ["backend linear", *(f"  {line}" for line in lines)]
+        out = ["backend planned", *(f"  {line}" for line in lines)]
     except RunError as error:
-        out = [f"backend linear: not for this program; {error}"]
+        out = [f"backend planned: not for this program; {error}"]
     out += ["backend reference: every matrix as it is, float64, one problem at a time"]
     for place, step in checkpoint.program.places():
         for n, sublayer in enumerate(step.sublayers):

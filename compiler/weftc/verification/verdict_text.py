@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 COLUMNS = 98
 NOTHING = 1e-300  # an error allowed only because numbers below this lose precision
 SHOWN = ("your data", "layers (l2", "layers (dot", "layers (as it is")  # checks whose decisions are shown, by name
-BOTH = "both backends: the reference, which carries out the matrices literally, and the fast, linear one"
+BOTH = "both backends: the reference, which carries out the matrices literally, and the fast, planned one"
 
 
 def verdict_text(verdict: Verdict) -> str:

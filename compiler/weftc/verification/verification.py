@@ -119,8 +119,8 @@ def verify(
                 found.append(layers(checked, group.subjects, style, dtype, count, seed, runner, parts.within, runners))
         if rounded:
             continue
-        if backend == "auto" and "linear" not in judged:
-            found[-1] = _also_says(found[-1], f"the linear backend does not run this: {runners.uncovered(first)}")
+        if backend == "auto" and "planned" not in judged:
+            found[-1] = _also_says(found[-1], f"the planned backend does not run this: {runners.uncovered(first)}")
         if data and group.whole:
             parts.begin(f"your data, {style}")
             for dtype in dtypes:
@@ -130,7 +130,7 @@ def verify(
             # once a layer is wrong, whole runs only say so less clearly
             sound = [one for one in judged if all(c.passed for c in found if c.backend == one and _is_about(c, style))]
             runs = [trajectories.against(first, style, one) for one in sound]
-            if "linear" in sound:
+            if "planned" in sound:
                 models = [first, *group.wide]
                 for dtype in dtypes:
                     tiles = group is groups[0] and dtype == "float64"

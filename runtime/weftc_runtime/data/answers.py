@@ -42,32 +42,33 @@ def fields(run: Run) -> Fields:
     found = {
         item.name: slot_values(run, run.problems, item.stream, item.slot)
         for item in field_inputs(run.program)
-        if (item.stream, item.slot) in run.engine.upkeep.ready
+        if (item.stream, item.slot) in run.engine.derived_slots.ready
     }
     return Fields(found)
 
 
-def glimpse(run: Run) -> Fields:
+def lazy_fields(run: Run) -> Fields:
     """The stored fields as they are now, each made when it is asked for."""
     now = [problem.copy() for problem in run.problems]
     found = {
         item.name: Lazy(partial(slot_values, run, now, item.stream, item.slot))
         for item in field_inputs(run.program)
-        if (item.stream, item.slot) in run.engine.upkeep.ready
+        if (item.stream, item.slot) in run.engine.derived_slots.ready
     }
     return Fields(found)
 
 
 def ended(run: Run) -> Fields:
     """The stored fields at the end of a run, each made when it is asked for."""
-    return Fields(glimpse(run).unmade(), later(run, run.problems))
+    return Fields(lazy_fields(run).unmade(), later(run, run.problems))
 
 
 def later(run: Run, end: Sequence[Problem]) -> Later:
     """What else the end of a run can be asked for."""
 
     def copied() -> Run:
-        return replace(run, engine=run.engine.aside(), problems=[problem.copy() for problem in end])  # nobody listens
+        problems = [problem.copy() for problem in end]
+        return replace(run, engine=run.engine.scratch_copy(), problems=problems)  # nobody listens
 
     return {
         "final": Lazy(lambda: outputs(copied(), again=True)),
@@ -132,7 +133,7 @@ def answer(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tens
         return value[..., 0]
     if output.kind == "onehot":
         plain = value.detach()
-        filled = plain > 0.5 if run.engine.upkeep.coordinates.blurred else plain != 0
+        filled = plain > 0.5 if run.engine.derived_slots.bases.blurred else plain != 0
         return OneHot(torch.where(filled.any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype)
     return value
 
@@ -171,15 +172,16 @@ def _pattern(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Te
         engine.enter(problem, bounded=True)
         assert problem.exact is not None
         null = problem.nulls.get(head.keys)
-        head_run = HeadRun(head, engine.weights, problem.z, problem.radii, problem.exact, null=null)
-        head_run.watch(problem, engine.upkeep)
-        pattern = next(head_run.run({"hook_pattern"}))[1][:, : len(problem.z[head.keys])]
+        head_run = HeadRun(head, engine.weights, problem.residuals, problem.radii, problem.exact, null=null)
+        head_run.watch(problem, engine.derived_slots)
+        pattern = next(head_run.run({"hook_pattern"}))[1][:, : len(problem.residuals[head.keys])]
         if output.scale is not None:
             if problem.faults:
-                lost = together(problem.faults, head.query, engine.upkeep.slots_read_by(head.query, output.scale))
+                read = engine.derived_slots.slots_read_by(head.query, output.scale)
+                lost = together(problem.faults, head.query, read)
                 if lost is not None:
                     raise lost.told("")
-            pattern = pattern * engine.weights.linear(problem.z[head.query], output.scale)
+            pattern = pattern * engine.weights.linear(problem.residuals[head.query], output.scale)
         parts.append(pattern.to(engine.dtype))
         problem.exact = problem.radii = None
     if not run.batch.batched:

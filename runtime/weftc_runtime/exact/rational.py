@@ -8,18 +8,20 @@ values (exp, log, sqrt, tanh, unit, softmax ...) raise `NotRational`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from weftc_runtime.exact.twins import Row, columns_read, first_twins
 from weftc_runtime.format.program import FFN, HARD, Head, Score, Sublayer
 
 HALF = Fraction(1, 2)
+Row = tuple[tuple[int, Fraction], ...]  # the non-zero entries of a row of a matrix
+Makers = Mapping[tuple[str, int], FFN]  # (stream, column of a derived slot) -> the map that keeps it up to date
 
 
 class NotRational(Exception):
@@ -60,7 +62,7 @@ class Choice:
 class RationalScores:
     """The residual of one problem during one step, exactly. Level j is the residual that sub-layer j reads."""
 
-    blurred = False  # whether nothing can be told exactly after all: see `coordinates.Blurred`
+    blurred = False  # whether nothing can be told exactly after all: see `bases.Blurred`
 
     def __init__(
         self,
@@ -307,3 +309,41 @@ def _soft(kind: str, scores: Mapping[int, Fraction]) -> dict[int, Fraction]:
         total += score
         threshold = (total - 1) / count
     return {k: max(s - threshold, Fraction(0)) for k, s in scores.items()}
+
+
+def columns_read(
+    score: Score, side: Literal["query", "key"], stream: str, rows: Callable[[str], list[Row]], makers: Makers
+) -> list[int]:
+    """The columns of data that one side of a score depends on, through derived slots."""
+    names = [part.q if side == "query" else part.k for part in score.parts]
+    names += [part.scale[1] for part in score.parts if part.scale is not None and part.scale[0] == side]
+    columns: set[int] = set()
+    seen: set[str] = set()
+
+    def follow(row: Row) -> None:
+        for column, _ in row:
+            maker = makers.get((stream, column))
+            if maker is None:
+                columns.add(column)
+                continue
+            follow(rows(maker.carry)[column])
+            for name in (maker.a, maker.b):
+                if name is not None and name not in seen:
+                    seen.add(name)
+                    for inner in rows(name):
+                        follow(inner)
+
+    for name in names:
+        for row in rows(name):
+            follow(row)
+    return sorted(columns)
+
+
+def first_twins(z: Tensor, columns: list[int]) -> list[int]:
+    """For every token the first one that agrees with it in these columns: only that needs exact arithmetic."""
+    if not columns:
+        return [0] * len(z)
+    data = z[:, columns].cpu().numpy() + 0.0  # -0.0 is 0.0
+    _, first, group = np.unique(data, axis=0, return_index=True, return_inverse=True)
+    firsts: list[int] = first[group.reshape(-1)].tolist()
+    return firsts

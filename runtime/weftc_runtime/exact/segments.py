@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from weftc_runtime.exact.few_terms import rounded_sum
 from weftc_runtime.exact.limbs import FEW_MOVES, LimbSum, Values, in_blocks, reach, shares
+from weftc_runtime.exact.sums import rounded_sum
 from weftc_runtime.kernels.threads import each
 
 BITS = 40  # of a number that fits

@@ -8,6 +8,7 @@ Gradients are those of a plain sum.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import fsum
 from typing import Any
 
@@ -291,3 +292,36 @@ def _round(acc: Tensor, base: int) -> Tensor:
     exponent = base + _LIMB * (top - 4) + 33 - gap + 10
     size = scale_by_power((kept + up).to(torch.float64), exponent)
     return torch.where(negative, -size, size)
+
+
+def rounded_sum(terms: Sequence[Tensor]) -> Tensor:
+    """A few tensors added entry by entry: the bits of `exact_sum` of them side by side; finite, far from overflow.
+
+    Adding two numbers leaves an error that is a number itself. With s the rounded sum, e the rounded sum of its errors,
+    and the errors of that at most `lost` together, the exact sum lies between s + (e - slack) and s + (e + slack),
+    slack = 2 lost + 2^-51 |e| for the rounding of these. Where both are one number once rounded, it is the sum; the
+    few other entries are added exactly.
+    """
+    total = terms[0] + 0.0
+    if len(terms) == 1:
+        return total
+    if len(terms) == 2:
+        return total + terms[1]
+    rest = lost = torch.zeros_like(total)
+    for term in terms[1:]:
+        total, error = _added(total, term)
+        rest, error = _added(rest, error)
+        lost = lost + error.abs()
+    slack = torch.where(lost > 0, 2 * lost + 2.0**-51 * rest.abs(), 0.0)
+    low, high = total + (rest - slack), total + (rest + slack)
+    unclear = low != high
+    if bool(unclear.any()):
+        low[unclear] = exact_sum(torch.stack([term[unclear] for term in terms], -1), -1)
+    return low
+
+
+def _added(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Their sum, rounded, and what that leaves out."""
+    total = one + other
+    seen = total - one
+    return total, (one - (total - seen)) + (other - seen)

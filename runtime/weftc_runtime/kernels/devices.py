@@ -28,7 +28,7 @@ SCANNED = frozenset({"nearest", "best"})  # strategies that look for best keys
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class Placement:
     """The device of the user, and the one with float64: weights, state, sums, decisions."""
 
     device: torch.device
@@ -36,7 +36,7 @@ class Home:
     fault: str = ""  # why no scan runs on a device without float64
 
     @classmethod
-    def of(cls, device: str | torch.device) -> Home:
+    def of(cls, device: str | torch.device) -> Placement:
         """The home of a model on a device."""
         named = _tried(torch.device(device), torch.float32).device
         return cls(named, named) if _has_float64(named) else cls(named, CPU, _fault(named))
@@ -57,7 +57,7 @@ class Home:
             raise RunError(f"device {self.device} has no float64; use dtype=float32, or device='cpu'")
 
     def told(self, plan: Plan | None) -> str:
-        """What runs where on a device without float64; `plan` is that of the linear backend, if it ran."""
+        """What runs where on a device without float64; `plan` is that of the planned backend, if it ran."""
         if not self.apart:
             return ""
         scans = plan is not None and any(head.strategy in SCANNED for _, head in plan.heads())

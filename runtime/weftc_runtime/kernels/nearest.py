@@ -81,7 +81,7 @@ class Found:
 
     index: Tensor  # int32
     doubt: Tensor | None  # None: no query
-    doubled: int = 0
+    settled_f64: int = 0
 
 
 def ready(

@@ -106,7 +106,7 @@ class Search:
         ask.first, ask.tolerance, ask.threads, ask.label = first, tolerance, cores(), address(label)
         self.library.find(self.finder, ask)
         self._keep(label)
-        return Found(label, self.doubt(), int(ask.doubled))
+        return Found(label, self.doubt(), int(ask.settled_f64))
 
     @property
     def rows(self) -> int:

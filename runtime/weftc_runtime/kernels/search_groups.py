@@ -58,7 +58,7 @@ class GroupSearch:
         ask, label, keys = self._ask, self.room.take(), keys.contiguous()
         ask.keys, ask.count, ask.label, ask.threads = address(keys), self._each(keys), address(label), cores()
         self.library.nearest_groups(ask)
-        return Found(label, self.doubt(), int(ask.doubled))
+        return Found(label, self.doubt(), int(ask.settled_f64))
 
     def doubt(self) -> Tensor | None:
         """The rows of the last search of which nothing is proved; None if there are none."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from weftc_runtime.machines.exponentials import BLOCK, up
 from weftc_runtime.machines.residual import Residual
-from weftc_runtime.plan.narrow import Lens
-from weftc_runtime.plan.slots import Uniform
+from weftc_runtime.plan.narrow import NarrowMatrices
+from weftc_runtime.plan.slots import UniformSlot
 
 Numbers: TypeAlias = NDArray[np.float64]
 Row: TypeAlias = tuple[tuple[str, int, float], ...]  # slot, column of the slot, coefficient
@@ -76,7 +76,7 @@ class Frame:
             if slot in self.stale:
                 raise NotAffine(slot)
             held = self.residual.slot(slot)
-            if isinstance(held, Uniform):
+            if isinstance(held, UniformSlot):
                 constants.append(coefficient * float(held.row[0, column]))
                 continue
             part = padded(held.column(column).numpy()) * coefficient
@@ -92,13 +92,13 @@ def padded(numbers: Numbers) -> Numbers:
     return out
 
 
-def rows_of(lens: Lens, residual: Residual, name: str, known: dict[Any, Any]) -> tuple[Row, ...]:
+def rows_of(narrow: NarrowMatrices, residual: Residual, name: str, known: dict[Any, Any]) -> tuple[Row, ...]:
     """The rows of a matrix of a lens, each as the columns it reads; `known` remembers them."""
     key = ("rows", name)
     if key not in known:
         owner = {c: slot for slot in residual.stream.slots for c in range(slot.offset, slot.offset + slot.width)}
-        places = [(owner[c].name, c - owner[c].offset) for c in lens.columns]
-        known[key] = tuple(_row(places, row) for row in lens.matrices[name].tolist())
+        places = [(owner[c].name, c - owner[c].offset) for c in narrow.columns]
+        known[key] = tuple(_row(places, row) for row in narrow.matrices[name].tolist())
     return cast(tuple[Row, ...], known[key])
 
 

@@ -1,6 +1,6 @@
 """Which backend runs a program: the plan it has, and the reasons for which the reference runs instead.
 
-`auto` takes the linear backend where its plan covers the program.
+`auto` takes the planned backend where its plan covers the program.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from weftc_runtime.plan.instructions import Uncovered, Versions
 from weftc_runtime.plan.planner import make_plan
 from weftc_runtime.plan.prepared import Prepared
 
-BACKENDS = ("auto", "reference", "linear")
+BACKENDS = ("auto", "reference", "planned")
+FORMER = {"linear": "planned"}  # names that are still accepted
 
 
 def check_backend(name: str) -> str:
     """The name of a backend."""
+    name = FORMER.get(name, name) if isinstance(name, str) else name
     if name not in BACKENDS:
         raise RunError(f"unknown backend {shown(name)}{suggestion(str(name), BACKENDS)}")
     return name

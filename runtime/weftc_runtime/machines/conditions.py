@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from weftc_runtime.errors import RunError
-from weftc_runtime.exact.distinct import are_distinct
 from weftc_runtime.format.program import Condition, Program
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
+from weftc_runtime.plan.slots import blocks
 
+MIX = (0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64))  # odd, of 64 bits
 Read = Callable[[Problem, str, str], Tensor]  # problem, stream, slot -> [tokens, width]
 
 
@@ -22,7 +24,7 @@ def demand(program: Program, problem: Problem, layer: int, batched: bool, read: 
     for number, condition in enumerate(program.conditions):
         if condition.kind == "margin":  # seen only where the scores are
             continue
-        stream, z = program.stream(condition.stream), problem.z[condition.stream]
+        stream, z = program.stream(condition.stream), problem.residuals[condition.stream]
         held = [z.slot(slot) for slot in condition.slots] if isinstance(z, Residual) else [z]
         before = problem.kept.get(number, [])
         if len(before) == len(held) and all(one is other for one, other in zip(before, held, strict=True)):
@@ -68,3 +70,24 @@ def _large(rows: Tensor, condition: Condition) -> str:
     if not len(above):
         return ""
     return f"token {int(above[0, 0])} of {condition.stream} holds {float(rows[above[0, 0]].abs().max()):g}"
+
+
+def are_distinct(rows: Tensor) -> bool:
+    """Whether all rows (n, width) differ, 0.0 and -0.0 being equal: by hashes, by sorting where two meet."""
+    if len(rows) < 2:
+        return True
+    hashes = torch.cat([_hashes(rows[block]) for block in blocks(len(rows), rows.shape[1])])
+    ordered = np.sort(hashes.cpu().numpy())  # several times faster than torch
+    if bool((ordered[1:] != ordered[:-1]).all()):  # equal rows would have equal hashes
+        return True
+    return len(torch.unique(rows + 0.0, dim=0)) == len(rows)
+
+
+def _hashes(rows: Tensor) -> Tensor:
+    """A number for every row, the same for equal rows."""
+    bits = (rows.to(torch.float64) + 0.0).contiguous().view(torch.int64)
+    total = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    for column in bits.T:
+        total = (total ^ column) * MIX[0]
+        total = (total ^ (total >> 29)) * MIX[1]
+    return total ^ (total >> 32)

@@ -27,7 +27,7 @@ from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.machines.head_task import HeadTask, classes
 from weftc_runtime.machines.heads_segment import classes_of, grouping_of
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, SlotWrite, SublayerPlan, Uncovered
-from weftc_runtime.plan.narrow import HeadLens, Lens
+from weftc_runtime.plan.narrow import NarrowHead, NarrowMatrices
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.structure import copies, table
 from weftc_runtime.reference.feed_forward import NORMS
@@ -220,7 +220,7 @@ class Encoder:
         return [(ffn.stream, s.name) for s in slots if columns & set(range(s.offset, s.offset + s.width))]
 
     def _sources(self, ffn: FFN) -> set[Place]:
-        return {(ffn.stream, name) for name in self.prepared.ffn(ffn).lens.slots(self.streams[ffn.stream])}
+        return {(ffn.stream, name) for name in self.prepared.ffn(ffn).reads.slots(self.streams[ffn.stream])}
 
     def _origins(self, ffn: FFN) -> set[Place]:
         """The sources of a feed-forward, through derived slots."""
@@ -231,17 +231,17 @@ class Encoder:
         return found
 
     def _head_reads(self, plan: HeadPlan) -> set[Place]:
-        head, lens = plan.head, self.prepared.head(plan.head)
-        sides = ((head.query, (lens.query, lens.own)), (head.keys, (lens.keys, lens.value)))
+        head, narrow = plan.head, self.prepared.head(plan.head)
+        sides = ((head.query, (narrow.query, narrow.own)), (head.keys, (narrow.keys, narrow.value)))
         return {(name, slot) for name, read in sides for one in read for slot in one.slots(self.streams[name])}
 
     def _carry_reads(self, attend: AttendPlan, write: SlotWrite) -> set[Place]:
         if write.carry != "mix":
             return {(write.stream, write.slot)} if write.carry == "keep" else set()
-        lens = self._carry(attend, write)
-        return {(write.stream, name) for name in lens.slots(self.streams[write.stream])}
+        narrow = self._carry(attend, write)
+        return {(write.stream, name) for name in narrow.slots(self.streams[write.stream])}
 
-    def _carry(self, attend: AttendPlan, write: SlotWrite) -> Lens:
+    def _carry(self, attend: AttendPlan, write: SlotWrite) -> NarrowMatrices:
         columns = self.streams[write.stream].slot(write.slot).columns
         return self.prepared.carry(attend.attend.carry[write.stream], write.slot, columns)[0]
 
@@ -324,9 +324,9 @@ class Encoder:
             if value
         )
 
-    def _rows(self, stream: str, lens: Lens, name: str, bounded: bool = False) -> list[Row]:
+    def _rows(self, stream: str, narrow: NarrowMatrices, name: str, bounded: bool = False) -> list[Row]:
         """The rows of a matrix of a lens over the slots of a stream; `bounded`: drawn numbers may be off a little."""
-        rows = [self._row(self.streams[stream], lens.columns, row) for row in lens.matrices[name].tolist()]
+        rows = [self._row(self.streams[stream], narrow.columns, row) for row in narrow.matrices[name].tolist()]
         return self._readable(rows, bounded)
 
     def _readable(self, rows: list[Row], bounded: bool = False) -> list[Row]:
@@ -345,14 +345,14 @@ class Encoder:
         """The kinds of noise that rows read."""
         return {self.noises[place].kind for place in self._read(rows) if self._kind(place) == NOISE}
 
-    def _nothing(self, lens: HeadLens) -> list[Row]:
-        return [()] * len(lens.writes)
+    def _nothing(self, narrow: NarrowHead) -> list[Row]:
+        return [()] * len(narrow.writes)
 
-    def _values(self, head: Head, lens: HeadLens) -> list[Row]:
-        return self._rows(head.keys, lens.value, "value") if lens.value.matrices else self._nothing(lens)
+    def _values(self, head: Head, narrow: NarrowHead) -> list[Row]:
+        return self._rows(head.keys, narrow.value, "value") if narrow.value.matrices else self._nothing(narrow)
 
-    def _own(self, head: Head, lens: HeadLens) -> list[Row]:
-        return self._rows(head.query, lens.own, "own.value") if lens.own.matrices else self._nothing(lens)
+    def _own(self, head: Head, narrow: NarrowHead) -> list[Row]:
+        return self._rows(head.query, narrow.own, "own.value") if narrow.own.matrices else self._nothing(narrow)
 
     # ------------------------------------------------------------------ maps
     def _derive(self, sublayers: tuple[SublayerPlan, ...], fresh: set[Place]) -> None:
@@ -390,11 +390,11 @@ class Encoder:
         code = Code()
         once = all(self._kind(place) == UNIFORM for place in places)
         code.add(MAP_WHEN_READ if later else MAP, self.order[stream.name], once, FUNCTIONS[ffn.function])
-        a = self._rows(stream.name, made.lens, "a")
-        b = self._rows(stream.name, made.lens, "b") if ffn.b is not None else []
+        a = self._rows(stream.name, made.reads, "a")
+        b = self._rows(stream.name, made.reads, "b") if ffn.b is not None else []
         code.rows(a)
         code.rows(b)
-        carried = dict(zip(made.writes, self._rows(stream.name, made.lens, "carry"), strict=True))
+        carried = dict(zip(made.writes, self._rows(stream.name, made.reads, "carry"), strict=True))
         hidden = dict(zip(made.writes, table(made.weights["out"]).tolist(), strict=True))
         targets = [(place, column) for place in places for column in range(self._width(place))]
         rows, outs = [], []
@@ -431,7 +431,7 @@ class Encoder:
             self.outs += 1
             head = plan.heads[index]
             if head.strategy == "stream":
-                soft.setdefault((head.head.query, head.head.keys, head.once), []).append(index)
+                soft.setdefault((head.head.query, head.head.keys, head.uniform_query), []).append(index)
             else:
                 self._head(head, outs[index], path)
         for same in soft.values():
@@ -491,20 +491,21 @@ class Encoder:
             code.add(*(where.get(slot.offset + column, -1) for column in range(slot.width)))
 
     # ------------------------------------------------------------------ scores
-    def _score(self, head: Head, lens: HeadLens) -> tuple[Code, bool, bool, set[str]]:
+    def _score(self, head: Head, narrow: NarrowHead) -> tuple[Code, bool, bool, set[str]]:
         """A score, whether its features are stored numbers, or known sums of such, and the noise that its keys hold."""
         found, stored, bounded, noise = Code(), True, True, set[str]()
-        for part in lens.head.score.parts:
+        for part in narrow.head.score.parts:
             side = 0 if part.scale is None else 1 if part.scale[0] == "query" else 2
             found.add(part.kind == "l2", side)
-            found.real.append(1.0 if part.coefficient is None else float(lens.weights[part.coefficient]))
-            q, k = self._rows(head.query, lens.query, part.q), self._rows(head.keys, lens.keys, part.k, bounded=True)
+            found.real.append(1.0 if part.coefficient is None else float(narrow.weights[part.coefficient]))
+            q = self._rows(head.query, narrow.query, part.q)
+            k = self._rows(head.keys, narrow.keys, part.k, bounded=True)
             scale: list[Row] = []
             found.rows(q)
             found.rows(k)
             if part.scale is not None:
-                stream, narrow = (head.query, lens.query) if side == 1 else (head.keys, lens.keys)
-                scale = self._rows(stream, narrow, part.scale[1])
+                stream, own = (head.query, narrow.query) if side == 1 else (head.keys, narrow.keys)
+                scale = self._rows(stream, own, part.scale[1])
                 found.rows(scale)
             if self._noise([*q, *scale]) or (self._noise(k) and (side or part.kind == "l2")):
                 raise Uncovered("random numbers are multiplied")
@@ -513,7 +514,7 @@ class Encoder:
             loose = part.kind == "dot" and all(map(self._is_stored, (*q, *scale))) and all(map(self._is_data, k))
             bounded = bounded and (loose or all(map(self._is_stored, (*q, *k, *scale))))
         code = Code()
-        code.add(len(lens.head.score.parts), stored and not noise - {"uniform"})
+        code.add(len(narrow.head.score.parts), stored and not noise - {"uniform"})
         code.join(found)
         return code, stored, bounded, noise
 
@@ -543,28 +544,29 @@ class Encoder:
         self.instructions.append(Instruction(name, text, code, plan, f"{path}.{plan.head.name}"))
 
     def _choose(self, plan: HeadPlan, slot: int, out: int, path: str) -> None:
-        head, lens = plan.head, self.prepared.head(plan.head)
+        head, narrow = plan.head, self.prepared.head(plan.head)
         if head.weighting.ties != "first" or head.weighting.epsilon or head.masks or head.self_key is not None:
             raise Uncovered(f"head {head.name} may share a query among keys")
-        if slot >= 0 and plan.once:
+        if slot >= 0 and plan.uniform_query:
             raise Uncovered(f"head {head.name} has one query for all")
-        score, stored, bounded, noise = self._score(head, lens)
-        few = plan.once or self.streams[head.query].size is not None  # keys are scanned for every query
+        score, stored, bounded, noise = self._score(head, narrow)
+        few = plan.uniform_query or self.streams[head.query].size is not None  # keys are scanned for every query
         if not (stored or (bounded and few)) or noise - set(NOISES):
             raise Uncovered(f"head {head.name} compares computed numbers")
         code = Code()
-        code.add(CHOOSE, self.order[head.query], self.order[head.keys], plan.once, self._is_searched(plan, lens))
-        code.add("gumbel" in noise, slot, out, len(lens.writes))
+        code.add(CHOOSE, self.order[head.query], self.order[head.keys], plan.uniform_query)
+        code.add(self._is_searched(plan, narrow))
+        code.add("gumbel" in noise, slot, out, len(narrow.writes))
         code.join(score)
-        code.rows(self._values(head, lens) if out >= 0 else [])
+        code.rows(self._values(head, narrow) if out >= 0 else [])
         self._note("choose", plan, code, path)
 
-    def _is_searched(self, plan: HeadPlan, lens: HeadLens) -> bool:
+    def _is_searched(self, plan: HeadPlan, narrow: NarrowHead) -> bool:
         """Whether the certified search serves: many queries as they are stored, a distance or an inner product."""
-        parts = lens.head.score.parts
-        if plan.strategy != "nearest" or plan.once or len(parts) != 1:
+        parts = narrow.head.score.parts
+        if plan.strategy != "nearest" or plan.uniform_query or len(parts) != 1:
             return False
-        rows = self._rows(plan.head.query, lens.query, parts[0].q)
+        rows = self._rows(plan.head.query, narrow.query, parts[0].q)
         if not rows or any(len(row) != 1 or row[0][2] != 1.0 for row in rows):
             return False
         slot, first, _ = rows[0][0]
@@ -575,18 +577,18 @@ class Encoder:
     def _check_constant(self, plan: HeadPlan, scored: bool) -> None:
         """Refuses a head whose classes of keys depend on data, on either side; `scored`: by masks and scores."""
         head = self.prepared.head(plan.head)
-        for lens, called in ((head.query, plan.head.query), (head.keys, plan.head.keys)):
+        for narrow, called in ((head.query, plan.head.query), (head.keys, plan.head.keys)):
             stream = self.streams[called]
             counts = ("mask", "score", "self.row") if scored else ("mask",)
-            read = {name: matrix for name, matrix in lens.matrices.items() if name.startswith(counts)}
-            for name in Lens(lens.columns, read).slots(stream):
+            read = {name: matrix for name, matrix in narrow.matrices.items() if name.startswith(counts)}
+            for name in NarrowMatrices(narrow.columns, read).slots(stream):
                 embed = self.embedded.get((called, name))
                 constant = embed is not None and embed.kind in ("one", "identity")
-                if (not constant or (called, name) in self.written) and (lens is head.query or name != plan.index):
+                if (not constant or (called, name) in self.written) and (narrow is head.query or name != plan.index):
                     raise Uncovered(f"head {plan.head.name} counts keys by numbers that may change")
 
     def _gather(self, plan: HeadPlan, out: int, path: str) -> None:
-        head, lens = plan.head, self.prepared.head(plan.head)
+        head, narrow = plan.head, self.prepared.head(plan.head)
         self._check_constant(plan, scored=True)
         call = self.calls(plan)
         found = classes_of(call)
@@ -602,23 +604,23 @@ class Encoder:
             weight = self._readable([self._row(stream, range(stream.width), numbers)])
         if index and self._kind((head.keys, index)) != INDEX:
             raise Uncovered(f"head {head.name} counts keys by what is no index")
-        code = self._gather_start(plan, lens, out, head.weighting.kind != "sum", bool(head.masks))
+        code = self._gather_start(plan, narrow, out, head.weighting.kind != "sum", bool(head.masks))
         code.add(-1, self.numbers[head.keys, index] if index else -1, len(grouping.label) - 1, grouping.same)
         code.add(*(() if grouping.same else grouping.label.tolist()), not grouping.ones)
         code.real.extend(() if grouping.ones else grouping.number.tolist())
         code.rows(weight)
-        code.rows(self._values(head, lens))
-        code.rows(self._own(head, lens) if head.self_key is not None else [])
+        code.rows(self._values(head, narrow))
+        code.rows(self._own(head, narrow) if head.self_key is not None else [])
         self._note("gather_sum", plan, code, path)
 
-    def _gather_start(self, plan: HeadPlan, lens: HeadLens, out: int, divide: bool, masked: bool) -> Code:
+    def _gather_start(self, plan: HeadPlan, narrow: NarrowHead, out: int, divide: bool, masked: bool) -> Code:
         code, head = Code(), plan.head
-        code.add(GATHER, self.order[head.query], self.order[head.keys], len(lens.writes), out)
-        code.add(plan.once, divide, masked, head.self_key is not None)
+        code.add(GATHER, self.order[head.query], self.order[head.keys], len(narrow.writes), out)
+        code.add(plan.uniform_query, divide, masked, head.self_key is not None)
         return code
 
     def _members(self, plan: HeadPlan, out: int, path: str) -> None:
-        head, lens, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
+        head, narrow, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
         if self._kind((head.keys, plan.index)) != INDEX or (head.keys, plan.index) in self.derived:
             raise Uncovered(f"head {head.name} looks at members of what is no index")
         self._check_constant(plan, scored=False)
@@ -641,7 +643,7 @@ class Encoder:
             code.join(self._soft_head(plan, out))
             self._note("soft", plan, code, path)
             return
-        score, stored, _, noise = self._score(head, lens)
+        score, stored, _, noise = self._score(head, narrow)
         if noise or not stored or (head.self_key is not None and head.self_key.row is not None):
             raise Uncovered(f"head {head.name} ranks computed numbers, or a key of its own")
         sparse = kind == "sparsemax"
@@ -650,18 +652,18 @@ class Encoder:
         number, above, below = self._ranking(head)
         code.add(RANK)
         code.join(members)
-        code.add(self.order[head.query], self.order[head.keys], number, plan.once)
-        code.add(ranking, out if sparse else -1, len(lens.writes), head.self_key is not None, above, below)
+        code.add(self.order[head.query], self.order[head.keys], number, plan.uniform_query)
+        code.add(ranking, out if sparse else -1, len(narrow.writes), head.self_key is not None, above, below)
         code.join(score)
-        code.rows(self._values(head, lens))
-        code.rows(self._own(head, lens))
+        code.rows(self._values(head, narrow))
+        code.rows(self._own(head, narrow))
         self._note("rank", plan, code, path)
         if not sparse:
-            code = self._gather_start(plan, lens, out, True, False)
+            code = self._gather_start(plan, narrow, out, True, False)
             code.add(ranking, -1, 0, True, False)
             code.rows([])
-            code.rows(self._values(head, lens))
-            code.rows(self._own(head, lens) if head.self_key is not None else [])
+            code.rows(self._values(head, narrow))
+            code.rows(self._own(head, narrow) if head.self_key is not None else [])
             self.instructions.append(Instruction("gather_sum", f"{head.name}: means of those", code))
 
     @staticmethod
@@ -680,33 +682,33 @@ class Encoder:
 
     # ------------------------------------------------------------------ soft heads
     def _soft_head(self, plan: HeadPlan, out: int) -> Code:
-        head, lens, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
+        head, narrow, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
         if plan.kept:
             raise Uncovered("exponentials of costs that stay are kept")
         own = 0 if head.self_key is None else 1 if head.self_key.row is None else 2
         code = Code()
-        code.add(self.order[head.query], self.order[head.keys], KINDS[kind], len(lens.writes), out)
-        code.add(plan.once, False, self._is_diagonal(plan), own)
-        score, _, _, noise = self._score(head, lens)
+        code.add(self.order[head.query], self.order[head.keys], KINDS[kind], len(narrow.writes), out)
+        code.add(plan.uniform_query, False, self._is_diagonal(plan), own)
+        score, _, _, noise = self._score(head, narrow)
         if noise - {"uniform"}:
             raise Uncovered("random numbers are weighed")
         code.join(score)
         if kind in NUMBER_HEADS:
-            code.real.extend(table(lens.weights["value"])[:, 0].tolist())
+            code.real.extend(table(narrow.weights["value"])[:, 0].tolist())
         else:
-            code.rows(self._values(head, lens), exact=False)
+            code.rows(self._values(head, narrow), exact=False)
         if own == 2:
-            code.rows(self._rows(head.query, lens.query, "self.row"), exact=False)
+            code.rows(self._rows(head.query, narrow.query, "self.row"), exact=False)
         if own:
-            code.rows(self._own(head, lens), exact=False)
+            code.rows(self._own(head, narrow), exact=False)
         return code
 
     def _is_diagonal(self, plan: HeadPlan) -> bool:
         """Whether of what token j gets only column j of one slot is ever read: all readers multiply by its name."""
-        head, lens = plan.head, self.prepared.head(plan.head)
+        head, narrow = plan.head, self.prepared.head(plan.head)
         stream = self.streams[head.query]
-        slot = next((s for s in stream.slots if tuple(range(s.offset, s.offset + s.width)) == lens.writes), None)
-        if slot is None or slot.role != "scratch" or slot.width < 2 or plan.once or head.self_key is not None:
+        slot = next((s for s in stream.slots if tuple(range(s.offset, s.offset + s.width)) == narrow.writes), None)
+        if slot is None or slot.role != "scratch" or slot.width < 2 or plan.uniform_query or head.self_key is not None:
             return False
         place, found = (stream.name, slot.name), False
         if any(place in self._sources(ffn) for ffn in self.derived.values()):
@@ -731,9 +733,9 @@ class Encoder:
         if len(names) != 2 or slot not in names or names[0] == names[1]:
             return False
         other = names[1 - names.index(slot)]
-        carry = Lens.of({"carry": self.prepared.tensors[ffn.carry]})
-        kept = self.prepared.ffn(ffn).lens.matrices["carry"]
-        rows = Lens(self.prepared.ffn(ffn).lens.columns, {"carry": kept})
+        carry = NarrowMatrices.of({"carry": self.prepared.tensors[ffn.carry]})
+        kept = self.prepared.ffn(ffn).reads.matrices["carry"]
+        rows = NarrowMatrices(self.prepared.ffn(ffn).reads.columns, {"carry": kept})
         return self._kind((stream.name, other)) == IDENTITY and slot not in rows.slots(stream) and bool(carry.columns)
 
     def _lazy(self, plan: AttendPlan, write: SlotWrite) -> None:
@@ -749,17 +751,17 @@ class Encoder:
         columns = range(slot.offset, slot.offset + slot.width)
         for index in write.heads:
             head, kind = plan.heads[index].head, plan.heads[index].head.weighting.kind
-            if plan.heads[index].share != first.share or head.self_key is not None or kind not in KINDS:
+            if plan.heads[index].score_group != first.score_group or head.self_key is not None or kind not in KINDS:
                 raise Uncovered(f"slot {write.slot} is made by several scores")
-            lens, code = self.prepared.head(head), Code()
+            narrow, code = self.prepared.head(head), Code()
             code.add(KINDS[kind], self.numbers[place])
             if kind in NUMBER_HEADS:
-                factors = dict(zip(lens.writes, table(lens.weights["value"])[:, 0].tolist(), strict=True))
+                factors = dict(zip(narrow.writes, table(narrow.weights["value"])[:, 0].tolist(), strict=True))
                 code.add(-1, slot.width)
                 code.real.extend(factors.get(column, 0.0) for column in columns)
                 code.rows([])
             else:
-                rows = dict(zip(lens.writes, self._values(head, lens), strict=True))
+                rows = dict(zip(narrow.writes, self._values(head, narrow), strict=True))
                 listed = [rows.get(column, ()) for column in columns]
                 names = self._names(head, listed)
                 code.add(names, 0)
@@ -767,9 +769,9 @@ class Encoder:
             made.heads.append(code)
 
     def _group(self, plan: AttendPlan, first: HeadPlan, write: SlotWrite) -> int:
-        shares = {id(head.head): head.share for head in plan.heads}
+        shares = {id(head.head): head.score_group for head in plan.heads}
         for number, known in enumerate(self.groups):
-            if shares.get(id(known.head)) == first.share:
+            if shares.get(id(known.head)) == first.score_group:
                 return number
         score, _, _, noise = self._score(first.head, self.prepared.head(first.head))
         if noise or first.kept:

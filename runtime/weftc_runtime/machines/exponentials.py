@@ -97,7 +97,7 @@ def made(still: HeadTask, base: Tensor, dtype: torch.dtype, kernels: Library | N
     least = fill(still, matrix, column_base, peak, kernels)
     peak.neg_()
     slack = -log(least) if least > 0 else inf
-    return Kept(matrix, many, keys, still.plan.turned, row_base, column_base, slack)
+    return Kept(matrix, many, keys, still.plan.transposed, row_base, column_base, slack)
 
 
 def _by_torch(still: HeadTask, matrix: Tensor, base: Tensor, peak: Tensor, kernels: Library | None) -> float:
@@ -119,22 +119,22 @@ def _by_torch(still: HeadTask, matrix: Tensor, base: Tensor, peak: Tensor, kerne
 
 def _natively(still: HeadTask, matrix: Tensor, base: Tensor, peak: Tensor, kernels: Library | None) -> float:
     assert kernels is not None
-    many, keys, wide, lens = still.queries, len(still.keys), len(base), still.lens
-    z = lens.query.read(still.query, still.rows), lens.keys.read(still.keys)
-    parts = (PartStruct * len(lens.head.score.parts))()
+    many, keys, wide, narrow = still.queries, len(still.keys), len(base), still.narrow
+    z = narrow.query.read(still.query, still.rows), narrow.keys.read(still.keys)
+    parts = (PartStruct * len(narrow.head.score.parts))()
     alive: list[Any] = []  # arrays that the structures point to
-    for part, out in zip(lens.head.score.parts, parts, strict=True):
-        query = lens.weights.product(z[0], part.q).contiguous()
+    for part, out in zip(narrow.head.score.parts, parts, strict=True):
+        query = narrow.weights.product(z[0], part.q).contiguous()
         features = np.zeros((query.shape[1], wide))
-        features[:, :keys] = lens.weights.product(z[1], part.k).numpy().T
+        features[:, :keys] = narrow.weights.product(z[1], part.k).numpy().T
         out.q, out.k, out.features = address(query), features.ctypes.data, query.shape[1]
         out.distance = part.kind == "l2"
-        out.coefficient = 1.0 if part.coefficient is None else float(lens.weights[part.coefficient])
+        out.coefficient = 1.0 if part.coefficient is None else float(narrow.weights[part.coefficient])
         alive += [query, features]
         if part.scale is not None:
             side = part.scale[0] == "query"
             scale = np.zeros(many if side else wide)
-            scale[: many if side else keys] = lens.weights.product(z[0 if side else 1], part.scale[1])[:, 0].numpy()
+            scale[: many if side else keys] = narrow.weights.product(z[0 if side else 1], part.scale[1])[:, 0].numpy()
             out.scale, out.side = scale.ctypes.data, 1 if side else 2
             alive.append(scale)
     padded = base.numpy().copy()

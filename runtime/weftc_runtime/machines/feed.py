@@ -11,38 +11,38 @@ from weftc_runtime.exact.rational import NotRational, RationalScores
 from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan.instructions import FFNPlan
-from weftc_runtime.plan.narrow import FFNLens, Lens
-from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse, Uniform, blocks, sparse
+from weftc_runtime.plan.narrow import NarrowFFN, NarrowMatrices
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot, blocks, sparse
 from weftc_runtime.plan.structure import slots_written
 from weftc_runtime.reference import feed_forward as tokenwise
 from weftc_runtime.reference.weights import Weights
 
 
 def feed(
-    plan: FFNPlan, lens: FFNLens, residual: Residual, exact: RationalScores, tensors: Mapping[str, Tensor]
-) -> dict[str, Held]:
+    plan: FFNPlan, narrow: NarrowFFN, residual: Residual, exact: RationalScores, tensors: Mapping[str, Tensor]
+) -> dict[str, SlotValue]:
     """The slots that a feed-forward writes."""
     stream, tokens = residual.stream, len(residual)
-    slots = slots_written(stream, lens.writes)
+    slots = slots_written(stream, narrow.writes)
     if plan.form == "sparse" and plan.number:
         return {slots[0]: _scaled(plan, residual, tensors)}
     if plan.form == "deferred" and len(slots) == 1:
 
         def make(rows: Rows) -> Tensor:
-            return apply_rows(lens, residual, exact, rows)[0]
+            return apply_rows(narrow, residual, exact, rows)[0]
 
-        return {slots[0]: Deferred(tokens, stream.slot(slots[0]).width, make, residual.device)}
-    uniform = all(isinstance(residual.slot(name), Uniform) for name in lens.lens.slots(stream))
+        return {slots[0]: LazySlot(tokens, stream.slot(slots[0]).width, make, residual.device)}
+    uniform = all(isinstance(residual.slot(name), UniformSlot) for name in narrow.reads.slots(stream))
     if uniform:
-        whole = apply_rows(lens, residual, exact, slice(0, 1))[0]
+        whole = apply_rows(narrow, residual, exact, slice(0, 1))[0]
     else:
-        wide = max(1, len(lens.lens.columns), len(lens.writes))
-        parts = each(lambda rows: apply_rows(lens, residual, exact, rows)[0], blocks(tokens, wide), residual.device)
+        wide = max(1, len(narrow.reads.columns), len(narrow.writes))
+        parts = each(lambda rows: apply_rows(narrow, residual, exact, rows)[0], blocks(tokens, wide), residual.device)
         whole = torch.cat(parts)
-    found: dict[str, Held] = {}
+    found: dict[str, SlotValue] = {}
     for name in slots:
         slot = stream.slot(name)
-        where = {column: at for at, column in enumerate(lens.writes)}
+        where = {column: at for at, column in enumerate(narrow.writes)}
         columns = range(slot.offset, slot.offset + slot.width)
         old = None
         if any(column not in where for column in columns):
@@ -52,7 +52,7 @@ def feed(
         ]
         contiguous = [where.get(column, -1) for column in columns]
         value = torch.stack(pieces, 1) if old is not None else whole[:, contiguous]
-        found[name] = Uniform(value, tokens) if uniform else Dense(value)
+        found[name] = UniformSlot(value, tokens) if uniform else DenseSlot(value)
     return found
 
 
@@ -61,46 +61,46 @@ def _column(old: Tensor | None, column: int) -> Tensor:
     return old[:, column]
 
 
-def _scaled(plan: FFNPlan, residual: Residual, tensors: Mapping[str, Tensor]) -> Sparse:
+def _scaled(plan: FFNPlan, residual: Residual, tensors: Mapping[str, Tensor]) -> IndexSlot:
     """A stored index, times a number of each token."""
     held = sparse(residual.slot(plan.index))
-    lens = Lens.of({"number": tensors[plan.number][:1]})
-    numbers = Weights(lens.matrices).linear(lens.read(residual), "number")[:, 0]
+    narrow = NarrowMatrices.of({"number": tensors[plan.number][:1]})
+    numbers = Weights(narrow.matrices).linear(narrow.read(residual), "number")[:, 0]
     numbers = numbers if held.place is None else numbers[held.place]
     values = numbers if held.values is None else numbers * held.values
-    return Sparse(held.tokens, held.width, held.index, held.place, values.contiguous())
+    return IndexSlot(held.tokens, held.width, held.index, held.place, values.contiguous())
 
 
-def apply_rows(lens: FFNLens, residual: Residual, exact: RationalScores, rows: Rows) -> tuple[Tensor, Tensor]:
+def apply_rows(narrow: NarrowFFN, residual: Residual, exact: RationalScores, rows: Rows) -> tuple[Tensor, Tensor]:
     """The written columns of these rows, and which rows a norm found to be zero."""
-    z = lens.lens.read(residual, rows)
-    return tokenwise.apply(lens.ffn, lens.weights, z, _direction(lens, z, exact, rows))
+    z = narrow.reads.read(residual, rows)
+    return tokenwise.apply(narrow.ffn, narrow.weights, z, _direction(narrow, z, exact, rows))
 
 
-def _direction(lens: FFNLens, z: Tensor, exact: RationalScores, rows: Rows) -> tokenwise.Direction:
+def _direction(narrow: NarrowFFN, z: Tensor, exact: RationalScores, rows: Rows) -> tokenwise.Direction:
     def direction(row: int) -> list[float] | None:
         token = (rows.start or 0) + row if isinstance(rows, slice) else int(rows[row])
         try:
-            return exact.direction(lens.source, token)
+            return exact.direction(narrow.source, token)
         except NotRational:
-            return tokenwise.computed(lens.ffn, lens.weights, z[row : row + 1])
+            return tokenwise.computed(narrow.ffn, narrow.weights, z[row : row + 1])
 
     return direction
 
 
-def derived_radius(lens: FFNLens, residual: Residual, exact: RationalScores, slot: str) -> Tensor:
+def derived_radius(narrow: NarrowFFN, residual: Residual, exact: RationalScores, slot: str) -> Tensor:
     """Bounds of the errors of a derived slot."""
     where = residual.stream.slot(slot)
-    columns = [lens.writes.index(column) for column in range(where.offset, where.offset + where.width)]
+    columns = [narrow.writes.index(column) for column in range(where.offset, where.offset + where.width)]
 
     def bound(rows: slice) -> Tensor:
-        z, error = lens.lens.read(residual, rows), lens.lens.radius(residual, rows)
+        z, error = narrow.reads.read(residual, rows), narrow.reads.radius(residual, rows)
         zero = torch.zeros(len(z), dtype=torch.bool, device=z.device)
-        if lens.ffn.function in tokenwise.NORMS:
-            zero = apply_rows(lens, residual, exact, rows)[1]
-        return tokenwise.radius(lens.ffn, lens.weights, z, error, zero)[:, columns]
+        if narrow.ffn.function in tokenwise.NORMS:
+            zero = apply_rows(narrow, residual, exact, rows)[1]
+        return tokenwise.radius(narrow.ffn, narrow.weights, z, error, zero)[:, columns]
 
-    uniform = all(isinstance(residual.slot(name), Uniform) for name in lens.lens.slots(residual.stream))
+    uniform = all(isinstance(residual.slot(name), UniformSlot) for name in narrow.reads.slots(residual.stream))
     if uniform:
         return bound(slice(0, 1))
-    return torch.cat(each(bound, blocks(len(residual), max(1, len(lens.lens.columns))), residual.device))
+    return torch.cat(each(bound, blocks(len(residual), max(1, len(narrow.reads.columns))), residual.device))

@@ -18,8 +18,8 @@ from weftc_runtime.kernels.threads import cores
 from weftc_runtime.machines.joined import ProblemOffsets, viewed
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan.instructions import HeadPlan, Uncovered
-from weftc_runtime.plan.narrow import HeadLens
-from weftc_runtime.plan.slots import Held, Rows, Sparse, Uniform, blocks, same, sparse
+from weftc_runtime.plan.narrow import NarrowHead
+from weftc_runtime.plan.slots import IndexSlot, Rows, SlotValue, UniformSlot, blocks, same, sparse
 from weftc_runtime.reference.scores import Scorer
 
 
@@ -28,7 +28,7 @@ class HeadTask:
     """A head, the residuals it reads at the start of a sub-layer, and exact arithmetic on the start of the step."""
 
     plan: HeadPlan
-    lens: HeadLens
+    narrow: NarrowHead
     query: Residual
     keys: Residual
     exact: RationalScores
@@ -46,9 +46,9 @@ class HeadTask:
 
     def alone(self) -> HeadTask:
         """The head with nothing but the slots it reads, if it decides nothing: no state is kept along with it."""
-        lens = self.lens
+        narrow = self.narrow
         found = []
-        for residual, read in ((self.query, (lens.query, lens.own)), (self.keys, (lens.keys, lens.value))):
+        for residual, read in ((self.query, (narrow.query, narrow.own)), (self.keys, (narrow.keys, narrow.value))):
             names = {name for one in read for name in one.slots(residual.stream)}
             found.append(residual.made_of(len(residual), {name: residual.slot(name) for name in names}))
         return replace(self, query=found[0], keys=found[1], exact=RationalScores(self.exact.weights, {}, {}), cache={})
@@ -56,12 +56,12 @@ class HeadTask:
     @property
     def rows(self) -> Rows:
         """The queries that run: all of them, or one for all."""
-        return slice(0, 1) if self.plan.once else slice(0, len(self.query))
+        return slice(0, 1) if self.plan.uniform_query else slice(0, len(self.query))
 
     @property
     def queries(self) -> int:
         """How many they are; one for all of a problem counts once for each problem that is joined."""
-        if not self.plan.once:
+        if not self.plan.uniform_query:
             return len(self.query)
         return 1 if self.groups is None else self.groups.count
 
@@ -71,14 +71,14 @@ class HeadTask:
 
     def reads(self, side: str) -> tuple[str, ...]:
         """The slots that scores and masks read on one side, or that values are made of."""
-        key, known = ("reads", side), self.lens.kept
+        key, known = ("reads", side), self.narrow.kept
         if key not in known:
             residual = self.query if side == "query" else self.keys
-            lens = {"query": self.lens.query, "key": self.lens.keys, "value": self.lens.value}[side]
-            known[key] = lens.slots(residual.stream, without="self.value")
+            narrow = {"query": self.narrow.query, "key": self.narrow.keys, "value": self.narrow.value}[side]
+            known[key] = narrow.slots(residual.stream, without="self.value")
         return cast(tuple[str, ...], known[key])
 
-    def sources(self, side: str) -> tuple[Held, ...]:
+    def sources(self, side: str) -> tuple[SlotValue, ...]:
         """The slots that `reads` names, as they are held now."""
         residual = self.query if side == "query" else self.keys
         return tuple(residual.slot(name) for name in self.reads(side))
@@ -121,7 +121,7 @@ class HeadOutput:
     """What a head adds: rows (queries, writes), or a slot that is held otherwise; what it decided, and the tiers."""
 
     out: Tensor | None = None
-    held: Held | None = None
+    held: SlotValue | None = None
     choice: Choice = field(default_factory=lambda: Choice(None, None))
     tiers: Tiers | None = None
 
@@ -133,11 +133,11 @@ class RenamedExact:
     blurred = False  # no plan covers streams with a basis
 
     def __init__(
-        self, exact: RationalScores, head: Head, narrow: Head, queries: Tensor | None, keys: Tensor | None
+        self, exact: RationalScores, head: Head, over: Head, queries: Tensor | None, keys: Tensor | None
     ) -> None:
         self._exact, self._head, self._queries, self._keys = exact, head, queries, keys
         scores = [head.score, *(mask.score for mask in head.masks)]
-        narrowed = [narrow.score, *(mask.score for mask in narrow.masks)]
+        narrowed = [over.score, *(mask.score for mask in over.masks)]
         self._named = {id(short): score for short, score in zip(narrowed, scores, strict=False)}
         self._count = exact.size[head.keys]
 
@@ -167,7 +167,7 @@ class RenamedExact:
 class Classes:
     """Keys that a stored index sorts into classes: every class looks the same to masks (and, where asked, scores)."""
 
-    index: Sparse | None  # None: one class for all keys
+    index: IndexSlot | None  # None: one class for all keys
     eligible: Tensor  # (queries, classes)
     scores: Tensor | None  # (queries, classes)
 
@@ -184,7 +184,7 @@ def classes(call: HeadTask, scored: bool) -> Classes:
     held = sparse(call.keys.slot(name)) if name else None
     many = 1 if held is None else held.width + 1
     others = tuple(call.keys.slot(slot) for slot in call.reads("key") if slot != name)
-    sources = (*call.sources("query"), *(slot for slot in others if isinstance(slot, Uniform)))
+    sources = (*call.sources("query"), *(slot for slot in others if isinstance(slot, UniformSlot)))
     key = ("classes", id(call.plan.head), scored, many)
     eligible, scores = call.static(key, sources, lambda: _lasting(call, scored, many))
     return Classes(held, eligible, scores)
@@ -192,13 +192,13 @@ def classes(call: HeadTask, scored: bool) -> Classes:
 
 def _lasting(call: HeadTask, scored: bool, many: int) -> tuple[Tensor, Tensor | None]:
     """What was found in an earlier run, if the same was asked there."""
-    seen: list[Held] = [call.query.slot(name) for name in call.reads("query")]
+    seen: list[SlotValue] = [call.query.slot(name) for name in call.reads("query")]
     for name in call.reads("key"):
-        if isinstance(slot := call.keys.slot(name), Uniform):
-            seen.append(Uniform(slot.row, 1))  # how many keys there are does not matter
-    known = call.lens.kept.get((scored, many))
+        if isinstance(slot := call.keys.slot(name), UniformSlot):
+            seen.append(UniformSlot(slot.row, 1))  # how many keys there are does not matter
+    known = call.narrow.kept.get((scored, many))
     if known is None or len(known[0]) != len(seen) or not all(map(same, known[0], seen)):
-        known = call.lens.kept[scored, many] = (seen, _represented(call, scored, many))
+        known = call.narrow.kept[scored, many] = (seen, _represented(call, scored, many))
     return cast(tuple[Tensor, Tensor | None], known[1])
 
 
@@ -206,9 +206,9 @@ def _represented(call: HeadTask, scored: bool, many: int) -> tuple[Tensor, Tenso
     """Which of the classes of keys are eligible for each query, and their scores."""
     from weftc_runtime.exact.decide import compare
 
-    lens, name, stream = call.lens, call.plan.index, call.keys.stream
+    narrow, name, stream = call.narrow, call.plan.index, call.keys.stream
     pieces = []
-    for column in lens.keys.columns:
+    for column in narrow.keys.columns:
         slot = next(s for s in stream.slots if s.offset <= column < s.offset + s.width)
         if name and slot.name == name:
             mark = torch.zeros(many, dtype=torch.float64, device=call.device)
@@ -216,7 +216,7 @@ def _represented(call: HeadTask, scored: bool, many: int) -> tuple[Tensor, Tenso
             pieces.append(mark)
             continue
         constant = call.keys.slot(slot.name)
-        if isinstance(constant, Uniform):
+        if isinstance(constant, UniformSlot):
             pieces.append(constant.row[0, column - slot.offset].expand(many))
         elif not scored:
             pieces.append(torch.zeros(many, dtype=torch.float64, device=call.device))  # only scores read it
@@ -230,13 +230,13 @@ def _represented(call: HeadTask, scored: bool, many: int) -> tuple[Tensor, Tenso
         raise Uncovered(f"the masks of head {call.plan.head.name} are not exact in float64")
 
     for rows in blocks(call.queries, many):
-        query = lens.query.read(call.query, rows)
+        query = narrow.query.read(call.query, rows)
         every, radii = slice(0, len(query)), (torch.zeros_like(query), torch.zeros_like(z))
-        for mask in lens.head.masks:
-            scorer = Scorer(mask.score, lens.weights, query, z, radii, ordered=False)
+        for mask in narrow.head.masks:
+            scorer = Scorer(mask.score, narrow.weights, query, z, radii, ordered=False)
             eligible[rows] &= compare(mask.op, *scorer.bounded_values(every), oracle)[0]
         if scores is not None:
-            scores[rows] = Scorer(lens.head.score, lens.weights, query, z).values(every)
+            scores[rows] = Scorer(narrow.head.score, narrow.weights, query, z).values(every)
     return eligible, scores
 
 

@@ -14,8 +14,8 @@ from weftc_runtime.kernels.native.library import Library, library
 from weftc_runtime.machines.exponentials import Kept, made
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.heads_stream import StreamedHead, Tile
-from weftc_runtime.plan.narrow import HeadLens
-from weftc_runtime.plan.slots import Held, Uniform
+from weftc_runtime.plan.narrow import NarrowHead
+from weftc_runtime.plan.slots import SlotValue, UniformSlot
 from weftc_runtime.plan.structure import table
 
 MEMORY = 1 << 29  # bytes that one head may keep
@@ -40,7 +40,7 @@ def kept_head(call: HeadTask, dtype: torch.dtype) -> HeadOutput | None:
     own, other = _terms(call)
     kernels = kernels_for(call)
     known = serving(call, other, dtype, kernels)
-    query_base, key_base = known.bases(call.plan.turned)
+    query_base, key_base = known.bases(call.plan.transposed)
     moved = other - key_base[: len(other)]
     low, high = (float(end) for end in moved.aminmax())
     middle = (low + high) / 2
@@ -51,7 +51,7 @@ def kept_head(call: HeadTask, dtype: torch.dtype) -> HeadOutput | None:
 def serving(call: HeadTask, other: Tensor, dtype: torch.dtype, kernels: Library | None, anew: bool = False) -> Kept:
     """Kept exponentials that serve a head whose keys have these terms now; `anew`: none that is there serves."""
     rest = still(call)
-    known, turned = every_kept(rest), call.plan.turned
+    known, turned = every_kept(rest), call.plan.transposed
     found = None if anew else next((kept for kept in known if _serves(kept, other, turned)), None)
     if found is None:
         known[:] = [kept for kept in known if kept.turned != turned]  # let go before another is made
@@ -72,21 +72,21 @@ def _serves(kept: Kept, other: Tensor, turned: bool) -> bool:
 def every_kept(rest: HeadTask) -> list[Kept]:
     """What is kept of the costs of a head that is `still`, latest first."""
     sides = rest.sources("query"), rest.sources("key")
-    sources: tuple[Held, ...] = (*sides[1], *sides[0]) if rest.plan.turned else (*sides[0], *sides[1])
-    return cast(list[Kept], rest.static(("kept", rest.plan.costs), sources, list))
+    sources: tuple[SlotValue, ...] = (*sides[1], *sides[0]) if rest.plan.transposed else (*sides[0], *sides[1])
+    return cast(list[Kept], rest.static(("kept", rest.plan.cost_group), sources, list))
 
 
 def _summed(call: HeadTask, known: Kept, peak: Tensor, factors: Tensor, kernels: Library | None) -> Tensor:
     """What the head adds, by products with what is kept."""
-    stream, lens = StreamedHead(call), call.lens
+    stream, narrow = StreamedHead(call), call.narrow
     weights = factors[:, None]
     shared = None  # the value, where all keys have the same
-    if not stream.number and lens.head.value:
-        if all(isinstance(call.keys.slot(name), Uniform) for name in call.reads("value")):
-            shared = lens.values(call.keys, slice(0, 1))
+    if not stream.number and narrow.head.value:
+        if all(isinstance(call.keys.slot(name), UniformSlot) for name in call.reads("value")):
+            shared = narrow.values(call.keys, slice(0, 1))
         else:
-            weights = torch.cat([weights, weights * lens.values(call.keys)], 1)
-    sums = known.times(weights, call.plan.turned, kernels)
+            weights = torch.cat([weights, weights * narrow.values(call.keys)], 1)
+    sums = known.times(weights, call.plan.transposed, kernels)
     mass = sums[:, 0]
     if stream.number:
         return stream.finish(Tile(peak, mass, None), call.rows)
@@ -99,21 +99,21 @@ def _summed(call: HeadTask, known: Kept, peak: Tensor, factors: Tensor, kernels:
 def terms(call: HeadTask) -> Iterator[tuple[Part, list[int]]]:
     """The rows of the parts of the score that are terms of one side alone."""
     kept = dict(call.plan.kept)
-    for index, part in enumerate(call.lens.head.score.parts):
+    for index, part in enumerate(call.narrow.head.score.parts):
         still_rows = kept.get(index, ())
-        rows = [row for row in range(len(call.lens.query.matrices[part.q])) if row not in still_rows]
+        rows = [row for row in range(len(call.narrow.query.matrices[part.q])) if row not in still_rows]
         if rows:
             yield part, rows
 
 
 def _terms(call: HeadTask) -> tuple[Tensor, Tensor]:
     """What the score adds for the query alone and for the key alone."""
-    lens = call.lens
+    narrow = call.narrow
     own = torch.zeros(call.queries, dtype=torch.float64, device=call.device)
     other = torch.zeros(len(call.keys), dtype=torch.float64, device=call.device)
-    z = lens.query.read(call.query, call.rows), lens.keys.read(call.keys)
+    z = narrow.query.read(call.query, call.rows), narrow.keys.read(call.keys)
     for part, rows in terms(call):
-        query, keys = lens.weights.product(z[0], part.q), lens.weights.product(z[1], part.k)
+        query, keys = narrow.weights.product(z[0], part.q), narrow.weights.product(z[1], part.k)
         uniform = _uniform(call, part.q)
         for row in rows:
             if uniform[row]:
@@ -125,20 +125,20 @@ def _terms(call: HeadTask) -> tuple[Tensor, Tensor]:
 
 def _uniform(call: HeadTask, name: str) -> list[bool]:
     """For every row of a matrix over the query whether it reads only what all queries share now."""
-    stream, lens = call.query.stream, call.lens.query
-    shared = tuple(isinstance(call.query.slot(slot.name), Uniform) for slot in stream.slots)
-    key = ("uniform", id(call.lens), name, shared)  # a field may be the same for all at first, and not later
+    stream, narrow = call.query.stream, call.narrow.query
+    shared = tuple(isinstance(call.query.slot(slot.name), UniformSlot) for slot in stream.slots)
+    key = ("uniform", id(call.narrow), name, shared)  # a field may be the same for all at first, and not later
     if key not in call.cache:
         same = torch.zeros(stream.width, dtype=torch.bool, device=call.device)
         for slot, alike in zip(stream.slots, shared, strict=True):
             same[slot.columns] = alike
-        call.cache[key] = (same[list(lens.columns)] | (lens.matrices[name] == 0)).all(1).tolist()
+        call.cache[key] = (same[list(narrow.columns)] | (narrow.matrices[name] == 0)).all(1).tolist()
     return cast(list[bool], call.cache[key])
 
 
 def still(call: HeadTask) -> HeadTask:
     """The head with what of its score no layer changes, and nothing else."""
-    key, known = ("still",), call.lens.kept
+    key, known = ("still",), call.narrow.kept
     if key not in known:
         head, tensors, parts = call.plan.head, dict(call.tensors), []
         for index, rows in call.plan.kept:
@@ -147,5 +147,5 @@ def still(call: HeadTask) -> HeadTask:
             for name, whole in zip(names, (part.q, part.k), strict=True):
                 tensors[name] = table(call.tensors[whole])[list(rows)]
             parts.append(replace(part, q=names[0], k=names[1]))
-        known[key] = HeadLens.of(replace(head, score=Score(tuple(parts)), self_key=None, value=""), tensors)
-    return replace(call, lens=cast(HeadLens, known[key]))
+        known[key] = NarrowHead.of(replace(head, score=Score(tuple(parts)), self_key=None, value=""), tensors)
+    return replace(call, narrow=cast(NarrowHead, known[key]))

@@ -27,7 +27,7 @@ from weftc_runtime.machines.head_task import HeadOutput, HeadTask, RenamedExact
 from weftc_runtime.machines.joined import ProblemOffsets
 from weftc_runtime.machines.stored import Stored, stored
 from weftc_runtime.plan.instructions import Uncovered
-from weftc_runtime.plan.slots import Dense, Rows, Sparse, blocks
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, Rows, blocks
 from weftc_runtime.plan.structure import table
 from weftc_runtime.reference.scores import SAFE, Scorer
 
@@ -40,7 +40,7 @@ def nearest_head(call: HeadTask, pair: bool) -> HeadOutput:
     index, entries, tiers = _best_keys(call)
     if pair:
         return HeadOutput(held=_as_sparse(call, index, entries), choice=_chosen(call, index, entries), tiers=tiers)
-    values = call.lens.values(call.keys)
+    values = call.narrow.values(call.keys)
     rows = index.to(torch.int64)
     out = values[rows if call.groups is None else _counted_on(call, call.groups, rows)]
     for row, keys in (entries or {}).items():
@@ -54,10 +54,10 @@ def _counted_on(call: HeadTask, groups: ProblemOffsets, index: Tensor) -> Tensor
     return index + groups.places(call.keys.stream.name).to(call.device)[owner]
 
 
-def _as_sparse(call: HeadTask, index: Tensor, entries: dict[int, Tensor] | None) -> Sparse:
+def _as_sparse(call: HeadTask, index: Tensor, entries: dict[int, Tensor] | None) -> IndexSlot:
     width = len(call.keys) // (1 if call.groups is None else call.groups.count)
     if not entries:
-        return Sparse(call.queries, width, index)
+        return IndexSlot(call.queries, width, index)
     place = torch.arange(call.queries, device=call.device)
     split = torch.tensor(sorted(entries), device=call.device)
     single = torch.ones(call.queries, dtype=torch.bool, device=call.device)
@@ -69,14 +69,15 @@ def _as_sparse(call: HeadTask, index: Tensor, entries: dict[int, Tensor] | None)
         places.append(torch.full_like(keys, row))
         columns.append(keys)
         numbers.append(torch.full((len(keys),), 1.0, dtype=torch.float64, device=call.device) / len(keys))
-    return Sparse(call.queries, width, torch.cat(columns), torch.cat(places), torch.cat(numbers))
+    return IndexSlot(call.queries, width, torch.cat(columns), torch.cat(places), torch.cat(numbers))
 
 
 class _Chosen:
     """The chosen keys of every query as rows of booleans, made when asked for."""
 
     def __init__(self, call: HeadTask, index: Tensor, entries: dict[int, Tensor] | None) -> None:
-        self._once, self._keys, self._index, self._entries = call.plan.once, len(call.keys), index, entries or {}
+        self._once, self._keys = call.plan.uniform_query, len(call.keys)
+        self._index, self._entries = index, entries or {}
         self._groups, self._streams = call.groups, (call.query.stream.name, call.keys.stream.name)
 
     def __getitem__(self, query: int) -> Tensor:
@@ -101,13 +102,13 @@ def _best_keys(call: HeadTask) -> tuple[Tensor, dict[int, Tensor] | None, Tiers]
     found = _search(call, epsilon) if groups is None else _found_in_groups(call, groups)
     entries, settled = settle(call, found)
     settled.fast = call.queries - settled.bound - settled.exact - settled.undecided
-    return found.index, entries or None, settled.times(len(call.query) if call.plan.once else 1)
+    return found.index, entries or None, settled.times(len(call.query) if call.plan.uniform_query else 1)
 
 
 def settle(call: HeadTask, found: Found) -> tuple[dict[int, Tensor], Tiers]:
     """Settles the rows in doubt, in place: those where several keys share, and the tiers."""
     entries: dict[int, Tensor] = {}
-    settled = Tiers(bound=found.doubled)
+    settled = Tiers(bound=found.settled_f64)
     if call.groups is not None:  # ties are not split there
         for part, rows, own in _open_in_groups(call, call.groups, found):
             chosen, tiers = _settle(part, own)
@@ -146,17 +147,17 @@ def _open_in_groups(call: HeadTask, groups: ProblemOffsets, found: Found) -> Ite
 
 def search_in_groups(call: HeadTask, groups: ProblemOffsets) -> GroupSearch:
     """The native search over the queries of joined problems."""
-    kernels, lens = library(), call.lens
+    kernels, narrow = library(), call.narrow
 
     def make() -> GroupSearch | None:
-        queries = stored(call.query, lens.query, lens.weights, [part.q for part in lens.head.score.parts])
+        queries = stored(call.query, narrow.query, narrow.weights, [part.q for part in narrow.head.score.parts])
         if kernels is None or queries is None or not queries.plain:
             return None
         starts, peak = groups.places(call.query.stream.name), call.peak(kernels, queries.data)
-        return GroupSearch(kernels, queries.data, lens.head.score.parts[0].kind == "l2", starts, peak)
+        return GroupSearch(kernels, queries.data, narrow.head.score.parts[0].kind == "l2", starts, peak)
 
     found = cast(GroupSearch | None, call.static(("groups", *_queried(call)), call.sources("query"), make))
-    if found is None or lens.head.weighting.epsilon:
+    if found is None or narrow.head.weighting.epsilon:
         raise Uncovered("the problems of the batch cannot run as one")
     return found
 
@@ -178,7 +179,7 @@ def _open(call: HeadTask, found: Found) -> Iterator[Tensor]:
 
 def _settle(call: HeadTask, rows: Tensor) -> tuple[Tensor, Tensor]:
     """The chosen keys of some queries as the reference chooses them."""
-    lens, head = call.lens, call.lens.head
+    narrow, head = call.narrow, call.narrow.head
     asked = RenamedExact(call.exact, call.plan.head, head, rows, None)
     scores, radius = _scorer(call, rows, ordered=False).bounded_values(slice(0, len(rows)))
 
@@ -186,56 +187,56 @@ def _settle(call: HeadTask, rows: Tensor) -> tuple[Tensor, Tensor]:
         return asked.candidate(head, 0, row, key)
 
     eligible = torch.ones_like(scores, dtype=torch.bool)
-    return decide(lens.head.weighting, scores, radius, eligible, oracle, asked.key_twins(head, 0))
+    return decide(narrow.head.weighting, scores, radius, eligible, oracle, asked.key_twins(head, 0))
 
 
 def _scorer(call: HeadTask, rows: Rows, ordered: bool) -> Scorer:
-    lens = call.lens
-    query, keys = lens.query.read(call.query, rows), lens.keys.read(call.keys)
+    narrow = call.narrow
+    query, keys = narrow.query.read(call.query, rows), narrow.keys.read(call.keys)
     radii = None
     if not ordered:
-        radii = lens.query.radius(call.query, rows), lens.keys.radius(call.keys)
-    return Scorer(lens.head.score, lens.weights, query, keys, radii, ordered)
+        radii = narrow.query.radius(call.query, rows), narrow.keys.radius(call.keys)
+    return Scorer(narrow.head.score, narrow.weights, query, keys, radii, ordered)
 
 
 def _features(call: HeadTask, side: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
     """The features of all parts of the score side by side, and their radii where they are not data."""
-    lens = call.lens
-    residual, narrow = (call.query, lens.query) if side == "query" else (call.keys, lens.keys)
+    narrow = call.narrow
+    residual, own = (call.query, narrow.query) if side == "query" else (call.keys, narrow.keys)
     direct = direct_slot(call, side)
     held = residual.slot(direct) if direct else None
-    if isinstance(held, Dense):
+    if isinstance(held, DenseSlot):
         return held.rows(rows), None
-    names = [part.q if side == "query" else part.k for part in lens.head.score.parts]
-    z = narrow.read(residual, rows)
-    made = [lens.weights.linear(z, name) for name in names]
+    names = [part.q if side == "query" else part.k for part in narrow.head.score.parts]
+    z = own.read(residual, rows)
+    made = [narrow.weights.linear(z, name) for name in names]
     features = made[0] if len(made) == 1 else torch.cat(made, 1)
-    if not call.uncertain(side) and all(lens.weights.copies(name) for name in names):
+    if not call.uncertain(side) and all(narrow.weights.copies(name) for name in names):
         return features, None
-    error = narrow.radius(residual, rows)
-    return features, torch.cat([lens.weights.radius(z, error, name) for name in names], 1)
+    error = own.radius(residual, rows)
+    return features, torch.cat([narrow.weights.radius(z, error, name) for name in names], 1)
 
 
 def direct_slot(call: HeadTask, side: str) -> str:
     """The slot whose numbers are the features as they are, where there is one."""
-    lens, key = call.lens, ("direct", side)
-    if key not in lens.kept:
-        residual, narrow = (call.query, lens.query) if side == "query" else (call.keys, lens.keys)
-        names = [part.q if side == "query" else part.k for part in lens.head.score.parts]
+    narrow, key = call.narrow, ("direct", side)
+    if key not in narrow.kept:
+        residual, own = (call.query, narrow.query) if side == "query" else (call.keys, narrow.keys)
+        names = [part.q if side == "query" else part.k for part in narrow.head.score.parts]
         slots = [slot for slot in residual.stream.slots if slot.role != "derived"]
-        whole = [s.name for s in slots if tuple(range(s.offset, s.offset + s.width)) == narrow.columns]
-        matrix = narrow.matrices[names[0]]
-        plain = len(names) == 1 and torch.equal(matrix, torch.eye(len(narrow.columns)).to(matrix))
-        lens.kept[key] = whole[0] if whole and plain else ""
-    return cast(str, lens.kept[key])
+        whole = [s.name for s in slots if tuple(range(s.offset, s.offset + s.width)) == own.columns]
+        matrix = own.matrices[names[0]]
+        plain = len(names) == 1 and torch.equal(matrix, torch.eye(len(own.columns)).to(matrix))
+        narrow.kept[key] = whole[0] if whole and plain else ""
+    return cast(str, narrow.kept[key])
 
 
 def _search(call: HeadTask, epsilon: float) -> Found:
     """Best keys with a certificate."""
-    part = call.lens.head.score.parts[0]
+    part = call.narrow.head.score.parts[0]
     kind = part.kind
     if kind == "l2" and part.coefficient is not None and epsilon:
-        epsilon /= abs(float(call.lens.weights[part.coefficient]))
+        epsilon /= abs(float(call.narrow.weights[part.coefficient]))
     keys, radius = _features(call, "key", slice(0, len(call.keys)))
     search = search_of(call) if call.scan.type == "cpu" else None
     if search is not None:
@@ -249,13 +250,13 @@ def _search(call: HeadTask, epsilon: float) -> Found:
 
 def search_of(call: HeadTask) -> Search | None:
     """The native search over the queries of a head; None where there are no kernels."""
-    name, kind = _queried(call), call.lens.head.score.parts[0].kind
+    name, kind = _queried(call), call.narrow.head.score.parts[0].kind
     return cast(Search | None, call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind)))
 
 
 def _queried(call: HeadTask) -> tuple[object, ...]:
     """What tells queries apart: heads with the same share what is made of them."""
-    return call.lens.head.score.parts[0].kind, call.plan.once, call.query.stream.name, _matrices(call)
+    return call.narrow.head.score.parts[0].kind, call.plan.uniform_query, call.query.stream.name, _matrices(call)
 
 
 def _again(call: HeadTask, found: Found, keys: Tensor) -> Found:
@@ -265,7 +266,7 @@ def _again(call: HeadTask, found: Found, keys: Tensor) -> Found:
         features, radius = _features(call, "query", rows)
         if radius is not None:
             return found
-        distance = call.lens.head.score.parts[0].kind == "l2"
+        distance = call.narrow.head.score.parts[0].kind == "l2"
         centre = keys.mean(0) if distance else torch.zeros_like(keys[0])
         query, other = features - centre, keys - centre
         sizes = torch.linalg.vector_norm(query, dim=1) + (
@@ -286,7 +287,7 @@ def _again(call: HeadTask, found: Found, keys: Tensor) -> Found:
 
 def _matrices(call: HeadTask) -> tuple[bytes, ...]:
     """The numbers of the matrices that make queries."""
-    known = call.lens.kept
+    known = call.narrow.kept
     if "matrices" not in known:
         parts = call.plan.head.score.parts
         known["matrices"] = tuple(table(call.tensors[part.q]).cpu().numpy().tobytes() for part in parts)
@@ -295,16 +296,16 @@ def _matrices(call: HeadTask) -> tuple[bytes, ...]:
 
 def _prepared(call: HeadTask, kind: str) -> Search | None:
     """The queries as the native kernel reads them: as they are stored, or computed once."""
-    kernels = library(build=call.queries * len(call.keys) * len(call.lens.keys.columns) >= NATIVE)
+    kernels = library(build=call.queries * len(call.keys) * len(call.narrow.keys.columns) >= NATIVE)
     if kernels is None:
         return None
-    lens, distance = call.lens, kind == "l2"
-    names = [part.q for part in lens.head.score.parts]
-    found = None if call.plan.once else stored(call.query, lens.query, lens.weights, names)
+    narrow, distance = call.narrow, kind == "l2"
+    names = [part.q for part in narrow.head.score.parts]
+    found = None if call.plan.uniform_query else stored(call.query, narrow.query, narrow.weights, names)
     slack = 0.0
     if found is None or (distance and not bool((found.factor == 1).all())):
         whole: Tensor | None = None
-        for rows in blocks(call.queries, max(1, len(lens.query.columns))):
+        for rows in blocks(call.queries, max(1, len(narrow.query.columns))):
             features, radius = _features(call, "query", rows)
             whole = features.new_empty(call.queries, features.shape[1]) if whole is None else whole
             whole[rows] = features
@@ -318,9 +319,9 @@ def _prepared(call: HeadTask, kind: str) -> Search | None:
 
 def _ready(call: HeadTask, kind: str, size: int) -> Queries:
     every = even(call.queries, size, cores())
-    direct = "" if call.plan.once else direct_slot(call, "query")
+    direct = "" if call.plan.uniform_query else direct_slot(call, "query")
     held = call.query.slot(direct) if direct else None
-    if isinstance(held, Dense) and held.value.dtype == torch.float32 and held.value.device == call.scan:
+    if isinstance(held, DenseSlot) and held.value.dtype == torch.float32 and held.value.device == call.scan:
         found = as_stored(kind, held.value, every)
         if found is not None:
             return found
@@ -345,14 +346,14 @@ def _ready(call: HeadTask, kind: str, size: int) -> Queries:
 def best_head(call: HeadTask) -> HeadOutput:
     """The best score of every query: the reference's own number for the best key."""
     found = _search(call, 0.0) if call.groups is None else _found_in_groups(call, call.groups)
-    lens, index = call.lens, found.index.to(torch.int64)
+    narrow, index = call.narrow, found.index.to(torch.int64)
     index = index if call.groups is None else _counted_on(call, call.groups, index)
     number = torch.empty(call.queries, dtype=torch.float64, device=call.device)
 
     def score(rows: slice) -> None:
         number[rows] = _paired(call, rows, index[rows])
 
-    each(score, blocks(call.queries, max(1, len(lens.query.columns))), call.device)
+    each(score, blocks(call.queries, max(1, len(narrow.query.columns))), call.device)
     if call.groups is not None:
         for part, rows, own in _open_in_groups(call, call.groups, found):
             number[rows] = _scorer(part, own, ordered=True).values(slice(0, len(own))).amax(1)
@@ -361,20 +362,20 @@ def best_head(call: HeadTask) -> HeadOutput:
             number[rows] = _scorer(call, rows, ordered=True).values(slice(0, len(rows))).amax(1)
     if not bool(torch.isfinite(number).all()):
         raise Uncovered("a score overflows")
-    return HeadOutput(lens.weights.linear(number[:, None], "value"))
+    return HeadOutput(narrow.weights.linear(number[:, None], "value"))
 
 
 def _paired(call: HeadTask, rows: slice, index: Tensor) -> Tensor:
     """Scores of queries with one key each, added up in the order of the reference."""
-    lens = call.lens
-    query, keys = lens.query.read(call.query, rows), lens.keys.read(call.keys)
+    narrow = call.narrow
+    query, keys = narrow.query.read(call.query, rows), narrow.keys.read(call.keys)
     total = torch.zeros(len(query), dtype=torch.float64, device=call.device)
-    for part in lens.head.score.parts:
-        q, k = lens.weights.linear(query, part.q), lens.weights.linear(keys, part.k)[index]
+    for part in narrow.head.score.parts:
+        q, k = narrow.weights.linear(query, part.q), narrow.weights.linear(keys, part.k)[index]
         raw = torch.zeros_like(total)
         for a, b in zip(q.T, k.T, strict=True):
             raw += (a - b).square() if part.kind == "l2" else a * b
         if part.coefficient is not None:
-            raw = raw * lens.weights[part.coefficient]
+            raw = raw * narrow.weights[part.coefficient]
         total = total + raw
     return total

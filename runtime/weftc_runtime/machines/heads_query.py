@@ -13,7 +13,7 @@ from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.format.program import HARD, Head, Part, Score
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, ListedRows, RenamedExact, classes, without_masks
 from weftc_runtime.plan.instructions import Uncovered
-from weftc_runtime.plan.narrow import HeadLens
+from weftc_runtime.plan.narrow import NarrowHead
 from weftc_runtime.plan.structure import table
 from weftc_runtime.reference.feed_forward import unwatched
 from weftc_runtime.reference.head import HeadResult, HeadRun
@@ -48,7 +48,7 @@ def query_head(call: HeadTask, noted: bool) -> HeadOutput:
         listed = cast(Any, ListedRows(chosen, len(call.keys)))
         choice = Choice(listed, None) if call.plan.head.weighting.kind in HARD else Choice(None, listed)
     decides = call.plan.head.masks or call.plan.head.weighting.kind in HARD
-    decided = together(tiers).times(len(call.query) if call.plan.once else 1) if tiers and decides else None
+    decided = together(tiers).times(len(call.query) if call.plan.uniform_query else 1) if tiers and decides else None
     return HeadOutput(torch.cat(outs), choice=choice, tiers=decided)
 
 
@@ -66,33 +66,33 @@ def _members(call: HeadTask, found: Any, number: int) -> Tensor:
 
 def _alone(call: HeadTask, number: int) -> Tensor:
     """What a query gets that has no eligible key."""
-    own = call.lens.head.self_key
+    own = call.narrow.head.self_key
     if own is None:
         raise Uncovered("a query has no eligible key and no `else`")
     if own.row is None and call.plan.head.weighting.kind in ("sum", "exp"):
-        return torch.zeros(1, len(call.lens.writes), dtype=torch.float64, device=call.device)
-    return call.lens.fallback(call.query, slice(number, number + 1))
+        return torch.zeros(1, len(call.narrow.writes), dtype=torch.float64, device=call.device)
+    return call.narrow.fallback(call.query, slice(number, number + 1))
 
 
 def _one_query(call: HeadTask, head: Head, number: int, members: Tensor | None, noted: bool) -> HeadResult:
     row = slice(number, number + 1)
-    z = call.lens.query.read(call.query, row)
+    z = call.narrow.query.read(call.query, row)
     tensors = dict(call.tensors)
     narrowed = replace(head, score=_features_used(call, head.score, "score", z, tensors))
     key = ("lens", id(call.plan.head), number, tuple(len(tensors[part.k]) for part in narrowed.score.parts))
-    lens = HeadLens.of(narrowed, tensors, joined=True) if call.cache.get(key) is None else call.cache[key]
-    call.cache[key] = lens
+    narrow = NarrowHead.of(narrowed, tensors, joined=True) if call.cache.get(key) is None else call.cache[key]
+    call.cache[key] = narrow
     query, keys = (
-        lens.query.read(call.query, row),
-        lens.keys.read(call.keys, slice(None) if members is None else members),
+        narrow.query.read(call.query, row),
+        narrow.keys.read(call.keys, slice(None) if members is None else members),
     )
     radii = {
-        "query": lens.query.radius(call.query, row),
-        "keys": lens.keys.radius(call.keys, slice(None) if members is None else members),
+        "query": narrow.query.radius(call.query, row),
+        "keys": narrow.keys.radius(call.keys, slice(None) if members is None else members),
     }
-    asked = RenamedExact(call.exact, head, lens.head, torch.tensor([number]), members)
+    asked = RenamedExact(call.exact, head, narrow.head, torch.tensor([number]), members)
     run = HeadRun(
-        lens.head, lens.weights, {"query": query, "keys": keys}, radii, cast(RationalScores, asked), False, noted
+        narrow.head, narrow.weights, {"query": query, "keys": keys}, radii, cast(RationalScores, asked), False, noted
     )
     return unwatched(run.run(()))
 
@@ -104,7 +104,7 @@ def _features_used(call: HeadTask, score: Score, prefix: str, z: Tensor, tensors
         if part.kind == "l2" or call.uncertain("query"):
             parts.append(part)
             continue
-        used = call.lens.weights.linear(z, f"{prefix}{index}q")[0] != 0
+        used = call.narrow.weights.linear(z, f"{prefix}{index}q")[0] != 0
         names = f"used.{prefix}{index}q", f"used.{prefix}{index}k"
         if not bool(used.any()):
             used[0] = True
@@ -119,21 +119,21 @@ def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
     """The reference's own head, over the columns it reads."""
     key = ("literal", id(call.plan.head))
     if key not in call.cache:
-        call.cache[key] = HeadLens.of(call.plan.head, call.tensors, joined=True)
-    lens = cast(HeadLens, call.cache[key])
-    z = {"query": lens.query.read(call.query, call.rows), "keys": lens.keys.read(call.keys)}
-    radii = {"query": lens.query.radius(call.query, call.rows), "keys": lens.keys.radius(call.keys)}
-    asked = RenamedExact(call.exact, call.plan.head, lens.head, None, None)
-    run = HeadRun(lens.head, lens.weights, z, radii, cast(RationalScores, asked), False, noted)
+        call.cache[key] = NarrowHead.of(call.plan.head, call.tensors, joined=True)
+    narrow = cast(NarrowHead, call.cache[key])
+    z = {"query": narrow.query.read(call.query, call.rows), "keys": narrow.keys.read(call.keys)}
+    radii = {"query": narrow.query.radius(call.query, call.rows), "keys": narrow.keys.radius(call.keys)}
+    asked = RenamedExact(call.exact, call.plan.head, narrow.head, None, None)
+    run = HeadRun(narrow.head, narrow.weights, z, radii, cast(RationalScores, asked), False, noted)
     result = unwatched(run.run(()))
     choice = result.choice
-    if call.plan.once:  # what one query chose, all chose
+    if call.plan.uniform_query:  # what one query chose, all chose
         rows = [
             None if rows is None else ListedRows([rows[0].nonzero()[:, 0]], rows.shape[1])
             for rows in (choice.chosen, choice.eligible)
         ]
         choice = Choice(*cast(Any, rows))
-    many = len(call.query) if call.plan.once else 1
+    many = len(call.query) if call.plan.uniform_query else 1
     return HeadOutput(
         result.out, choice=choice, tiers=None if result.tiers is None else Tiers.of(result.tiers).times(many)
     )

@@ -20,7 +20,7 @@ from weftc_runtime.machines.head_task import Classes, ClassRows, HeadOutput, Hea
 from weftc_runtime.machines.joined import ProblemOffsets
 from weftc_runtime.machines.stored import stored
 from weftc_runtime.plan.instructions import Uncovered
-from weftc_runtime.plan.slots import Held, Rows, Sparse, Uniform, sparse
+from weftc_runtime.plan.slots import IndexSlot, Rows, SlotValue, UniformSlot, sparse
 
 NATIVE = 1 << 15  # numbers from which compiling the native kernels pays
 
@@ -81,17 +81,17 @@ class _GroupRows:
 
 def _fall_back(call: HeadTask, out: Tensor, empty: Tensor) -> None:
     """Gives queries that no key counts for what they get instead."""
-    if call.lens.head.self_key is None:
+    if call.narrow.head.self_key is None:
         raise Uncovered("the total weight of a query is zero and the equation has no `else`")
     rows = empty.nonzero()[:, 0]
-    out[rows] = call.lens.fallback(call.query, rows)
+    out[rows] = call.narrow.fallback(call.query, rows)
 
 
 def grouping_of(call: HeadTask, eligible: Tensor, scores: Tensor) -> Grouping:
     """What is found out about the classes, once as long as they are the same."""
-    known = call.lens.kept.get("grouping")
+    known = call.narrow.kept.get("grouping")
     if known is None or known[0] is not eligible or known[1] is not scores:
-        known = call.lens.kept["grouping"] = (eligible, scores, Grouping.of(eligible, scores))
+        known = call.narrow.kept["grouping"] = (eligible, scores, Grouping.of(eligible, scores))
     return cast(Grouping, known[2])
 
 
@@ -102,22 +102,22 @@ def classes_of(call: HeadTask) -> Classes:
 
 def _of_groups(call: HeadTask) -> Classes:
     """The classes of joined problems: those of the first one, as long as all problems look the same to the head."""
-    if any(not isinstance(held, Uniform) and not _repeats(held, call) for held in call.sources("query")):
+    if any(not isinstance(held, UniformSlot) and not _repeats(held, call) for held in call.sources("query")):
         raise Uncovered("the problems of the batch cannot run as one")
-    seen = (*call.sources("query"), *(held for held in call.sources("key") if isinstance(held, Uniform)))
+    seen = (*call.sources("query"), *(held for held in call.sources("key") if isinstance(held, UniformSlot)))
     first = call.static(("first", id(call.plan.head)), seen, lambda: classes(call.part(0), scored=True))
     held = sparse(call.keys.slot(call.plan.index)) if call.plan.index else None
     return Classes(held, first.eligible, first.scores)
 
 
-def _repeats(held: Held, call: HeadTask) -> bool:
+def _repeats(held: SlotValue, call: HeadTask) -> bool:
     """Whether every problem holds the same in a slot."""
 
     def look() -> bool:
         assert call.groups is not None
         if len(set(call.groups.places(call.query.stream.name).diff().tolist())) > 1:
             return False
-        if isinstance(held, Sparse) and held.one_hot:
+        if isinstance(held, IndexSlot) and held.one_hot:
             index = held.index.reshape(call.groups.count, -1)
             return bool((index == index[:1]).all())
         rows = held.rows(slice(0, held.tokens)).reshape(call.groups.count, -1, held.width)
@@ -132,11 +132,11 @@ def _counted_on(call: HeadTask, groups: ProblemOffsets) -> Tensor:
     def count() -> Tensor:
         starts, ends = groups.starts[call.query.stream.name], groups.starts[call.keys.stream.name]
         sizes = torch.tensor([b - a for a, b in pairwise(ends)], device=call.device)
-        numbers = range(groups.count) if call.plan.once else starts[:-1]
+        numbers = range(groups.count) if call.plan.uniform_query else starts[:-1]
         first = torch.tensor(list(numbers), dtype=torch.int32, device=call.device)
         return first.repeat_interleave(sizes)
 
-    key = ("counted on", call.query.stream.name, call.keys.stream.name, call.plan.once)
+    key = ("counted on", call.query.stream.name, call.keys.stream.name, call.plan.uniform_query)
     return cast(Tensor, call.static(key, (), count))
 
 
@@ -178,8 +178,8 @@ def _natively(
     call: HeadTask, labels: Tensor, numbers: Tensor | None, divide: bool
 ) -> tuple[Tensor, Tensor | None] | None:
     """The same by the native kernel; None where that cannot be."""
-    lens = call.lens
-    if call.device.type != "cpu" or not lens.writes or not lens.head.value:
+    narrow = call.narrow
+    if call.device.type != "cpu" or not narrow.writes or not narrow.head.value:
         return None
     if numbers is not None:
         key = ("segments", id(call.plan.head), "weighted")
@@ -225,16 +225,16 @@ class _Weighted:
 
 def _sums(call: HeadTask, labels: Tensor, numbers: Tensor | None, place: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """The sums (queries, writes), and how many entries each has."""
-    lens, many = call.lens, call.queries
-    if not lens.writes or not lens.head.value:
-        return torch.zeros(many, len(lens.writes), dtype=torch.float64, device=call.device), None
+    narrow, many = call.narrow, call.queries
+    if not narrow.writes or not narrow.head.value:
+        return torch.zeros(many, len(narrow.writes), dtype=torch.float64, device=call.device), None
 
     def values(rows: Rows) -> Tensor:
-        found = lens.values(call.keys, rows if place is None else place[rows])
+        found = narrow.values(call.keys, rows if place is None else place[rows])
         return found if numbers is None else numbers[rows, None] * found
 
     def make() -> SegmentSum:
-        return SegmentSum(values, len(labels), len(lens.writes), many, call.device)
+        return SegmentSum(values, len(labels), len(narrow.writes), many, call.device)
 
     if place is not None or numbers is not None:
         once = make()
@@ -248,7 +248,7 @@ def _as_stored(call: HeadTask) -> Values | None:
     """The values where they lie, without a change of their type; None if they are computed."""
 
     def look() -> Tensor | None:
-        found = stored(call.keys, call.lens.value, call.lens.weights, ["value"])
+        found = stored(call.keys, call.narrow.value, call.narrow.weights, ["value"])
         return found.data if found is not None and found.plain else None
 
     data = cast(Tensor | None, call.static(("stored values", id(call.plan.head)), call.sources("value"), look))
@@ -259,8 +259,8 @@ def _as_stored(call: HeadTask) -> Values | None:
 
 def _stored(call: HeadTask) -> tuple[Library, Tensor, float, Tensor | None] | None:
     """The kernels, the values as they are stored, the largest, and what labels are raised by; None if computed."""
-    kernels = library(build=len(call.keys) * len(call.lens.writes) >= NATIVE)
-    found = None if kernels is None else stored(call.keys, call.lens.value, call.lens.weights, ["value"])
+    kernels = library(build=len(call.keys) * len(call.narrow.writes) >= NATIVE)
+    found = None if kernels is None else stored(call.keys, call.narrow.value, call.narrow.weights, ["value"])
     if kernels is None or found is None or not found.plain:
         return None
     base = None if call.groups is None else _counted_on(call, call.groups)
@@ -269,7 +269,7 @@ def _stored(call: HeadTask) -> tuple[Library, Tensor, float, Tensor | None] | No
 
 def native_sums(call: HeadTask) -> NativeSums | None:
     """Sums of the values of a head by the native kernel, as long as these are the same; None where that cannot be."""
-    if call.device.type != "cpu" or not call.lens.writes or not call.lens.head.value:
+    if call.device.type != "cpu" or not call.narrow.writes or not call.narrow.head.value:
         return None
     key = ("segments", id(call.plan.head), "native")
     return cast(NativeSums | None, call.static(key, call.sources("value"), lambda: _native(call)))

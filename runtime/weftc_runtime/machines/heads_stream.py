@@ -20,7 +20,7 @@ from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.reuse import once
 from weftc_runtime.plan.instructions import Uncovered
-from weftc_runtime.plan.slots import Dense, Rows, Uniform, blocks, count_of
+from weftc_runtime.plan.slots import DenseSlot, Rows, UniformSlot, blocks, count_of
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
 
 Features: TypeAlias = list[tuple[Tensor, ...]]
@@ -46,7 +46,7 @@ class StreamedHead:
     """
 
     def __init__(self, call: HeadTask) -> None:
-        self.call, self.lens = call, call.lens
+        self.call, self.narrow = call, call.narrow
         self.kind = call.plan.head.weighting.kind
         self.number = self.kind in NUMBER_HEADS
         self.key_blocks = blocks(len(call.keys), 1, KEYS)
@@ -58,19 +58,21 @@ class StreamedHead:
 
     @once
     def squares(self) -> list[Squares | None]:
-        return [self._squares(part) if part.kind == "l2" else None for part in self.lens.head.score.parts]
+        return [self._squares(part) if part.kind == "l2" else None for part in self.narrow.head.score.parts]
 
     @once
     def _features(self) -> Features | None:
-        if not self._small and _deferred(self.call, self.lens.keys):
+        if not self._small and _deferred(self.call, self.narrow.keys):
             return None
         return self._key_features(slice(0, len(self.call.keys)))
 
     @once
     def _values(self) -> Tensor | None:
-        if self.number or not self.lens.head.value or not (self._small or not _deferred(self.call, self.lens.value)):
+        if self.number or not self.narrow.head.value:
             return None
-        return self.lens.values(self.call.keys)
+        if not self._small and _deferred(self.call, self.narrow.value):
+            return None
+        return self.narrow.values(self.call.keys)
 
     @once
     def names(self) -> bool:
@@ -79,34 +81,34 @@ class StreamedHead:
 
     def _squares(self, part: Part) -> Squares:
         """How to compute the distances of a part: it needs to know the range of its features."""
-        call, lens = self.call, self.lens
-        width, factors = len(lens.weights[part.q]), [1.0]
+        call, narrow = self.call, self.narrow
+        width, factors = len(narrow.weights[part.q]), [1.0]
         low = torch.full((1, width), torch.inf, dtype=torch.float64, device=call.device)
         high = -low  # in place: small numbers kept among large blocks keep the memory of these
-        for side, residual, narrow, name in (
-            ("query", call.query, lens.query, part.q),
-            ("key", call.keys, lens.keys, part.k),
+        for side, residual, matrices, name in (
+            ("query", call.query, narrow.query, part.q),
+            ("key", call.keys, narrow.keys, part.k),
         ):
             many = call.queries if side == "query" else len(call.keys)
-            for rows in blocks(many, max(1, len(narrow.columns))):
-                z = narrow.read(residual, rows)
-                found = lens.weights.product(z, name)
+            for rows in blocks(many, max(1, len(matrices.columns))):
+                z = matrices.read(residual, rows)
+                found = narrow.weights.product(z, name)
                 torch.minimum(low, found.amin(0), out=low)
                 torch.maximum(high, found.amax(0), out=high)
                 if part.scale is not None and part.scale[0] == side:
-                    factors.append(float(lens.weights.product(z, part.scale[1]).abs().max()))
+                    factors.append(float(narrow.weights.product(z, part.scale[1]).abs().max()))
         assert part.coefficient is not None
-        factor = abs(float(lens.weights[part.coefficient])) * max(factors)
+        factor = abs(float(narrow.weights[part.coefficient])) * max(factors)
         most = torch.full((1, 1), factor, dtype=torch.float64, device=call.device)
         return Squares(low, high, most)
 
     # ------------------------------------------------------------------ features
     def query_features(self, rows: Rows) -> Features:
         """What the scores of these queries are made of."""
-        return self._side(self.lens.query.read(self.call.query, rows), "query")
+        return self._side(self.narrow.query.read(self.call.query, rows), "query")
 
     def _key_features(self, rows: Rows) -> Features:
-        return self._side(self.lens.keys.read(self.call.keys, rows), "key")
+        return self._side(self.narrow.keys.read(self.call.keys, rows), "key")
 
     def key_features(self, rows: slice) -> Features:
         """The same of keys."""
@@ -116,8 +118,8 @@ class StreamedHead:
 
     def _side(self, z: Tensor, side: str) -> Features:
         found: Features = []
-        weights = self.lens.weights
-        for part, squares in zip(self.lens.head.score.parts, self.squares, strict=True):
+        weights = self.narrow.weights
+        for part, squares in zip(self.narrow.head.score.parts, self.squares, strict=True):
             features = weights.product(z, part.q if side == "query" else part.k)
             factors: tuple[Tensor, ...] = (features,)
             if squares is not None:
@@ -128,18 +130,18 @@ class StreamedHead:
         return found
 
     def values(self, rows: slice) -> Tensor:
-        return self.lens.values(self.call.keys, rows) if self._values is None else self._values[rows]
+        return self.narrow.values(self.call.keys, rows) if self._values is None else self._values[rows]
 
     # ------------------------------------------------------------------ scores and sums
     def scores(self, query: Features, many: int, block: slice) -> Tensor:
         """(queries, keys of the block)."""
         keys = self.key_features(block)
         total: Tensor | None = None
-        for part, squares, q, k in zip(self.lens.head.score.parts, self.squares, query, keys, strict=True):
+        for part, squares, q, k in zip(self.narrow.head.score.parts, self.squares, query, keys, strict=True):
             if squares is not None:
                 value = squares.distances(q, k)
                 if part.coefficient is not None:
-                    value = value * self.lens.weights[part.coefficient]
+                    value = value * self.narrow.weights[part.coefficient]
             else:
                 value = k[0].T if _is_eye(q[0]) else q[0] @ k[0].T
             if part.scale is not None:
@@ -163,8 +165,8 @@ class StreamedHead:
         return Tile(None, weights.sum(1) if kind == "normalize" else None, self._weighted(weights, block))
 
     def _weighted(self, weights: Tensor, block: slice) -> Tensor:
-        if not self.lens.head.value:
-            return weights.new_zeros(len(weights), len(self.lens.writes))
+        if not self.narrow.head.value:
+            return weights.new_zeros(len(weights), len(self.narrow.writes))
         if self.names and len(self.key_blocks) == 1:
             return weights
         return _product(weights, self.values(block))
@@ -187,21 +189,21 @@ class StreamedHead:
 
     def finish(self, tile: Tile, rows: Rows) -> Tensor:
         """The output (rows, writes) of queries whose tiles are all merged, the self key included."""
-        own = self.lens.head.self_key
-        z = self.lens.query.read(self.call.query, rows) if own is not None else None
+        own = self.narrow.head.self_key
+        z = self.narrow.query.read(self.call.query, rows) if own is not None else None
         fallback = None
         if own is not None and z is not None:
-            fallback = self.lens.weights.product(z, own.value) if own.value else None
+            fallback = self.narrow.weights.product(z, own.value) if own.value else None
             if own.row is not None:
-                tile = self.merge(tile, self._own(self.lens.weights.product(z, own.row)[:, 0], fallback))
+                tile = self.merge(tile, self._own(self.narrow.weights.product(z, own.row)[:, 0], fallback))
         kind = self.kind
         if kind == "lse":
             assert tile.peak is not None
             assert tile.mass is not None
-            out = self.lens.weights.product((tile.peak + tile.mass.log())[:, None], "value")
+            out = self.narrow.weights.product((tile.peak + tile.mass.log())[:, None], "value")
         elif kind == "max":
             assert tile.peak is not None
-            out = self.lens.weights.product(tile.peak[:, None], "value")
+            out = self.narrow.weights.product(tile.peak[:, None], "value")
         elif tile.mass is None:
             assert tile.total is not None
             out = tile.total
@@ -227,7 +229,7 @@ class StreamedHead:
         """Whether rounding or underflow may hide that a total weight is zero, or make it so."""
         tiny, apart = mass.abs() < LEAST, torch.zeros_like(mass, dtype=torch.bool)
         terms = torch.zeros_like(mass)
-        parts = zip(self.lens.head.score.parts, self.squares, self.query_features(rows), self.key_sizes, strict=True)
+        parts = zip(self.narrow.head.score.parts, self.squares, self.query_features(rows), self.key_sizes, strict=True)
         for part, squares, q, keys in parts:
             if squares is not None:  # differences do not cancel
                 apart |= squares.apart
@@ -239,7 +241,7 @@ class StreamedHead:
 
     def _own(self, score: Tensor, value: Tensor | None) -> Tile:
         """The self key as a tile of one key."""
-        value = score.new_zeros(len(score), len(self.lens.writes)) if value is None else value
+        value = score.new_zeros(len(score), len(self.narrow.writes)) if value is None else value
         if self.kind in ("softmax", "lse"):
             return Tile(score, torch.ones_like(score), None if self.kind == "lse" else value)
         if self.kind == "max":
@@ -274,9 +276,9 @@ def _is_eye(matrix: Tensor) -> bool:
     return torch.equal(matrix, torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
 
 
-def _deferred(call: HeadTask, lens: Any) -> bool:
-    names = lens.slots(call.keys.stream)
-    return any(not isinstance(call.keys.slot(name), Dense | Uniform) for name in names)
+def _deferred(call: HeadTask, narrow: Any) -> bool:
+    names = narrow.slots(call.keys.stream)
+    return any(not isinstance(call.keys.slot(name), DenseSlot | UniformSlot) for name in names)
 
 
 def stream_head(call: HeadTask) -> HeadOutput:
@@ -284,10 +286,10 @@ def stream_head(call: HeadTask) -> HeadOutput:
     stream = StreamedHead(call)
     stream.ready()
     many = call.queries
-    rows = max(1, TILE // max(min(len(call.keys), KEYS), 4 * len(call.lens.query.columns)))
+    rows = max(1, TILE // max(min(len(call.keys), KEYS), 4 * len(call.narrow.query.columns)))
     query_blocks = [slice(start, min(many, start + rows)) for start in range(0, many, rows)]
 
-    out = torch.empty(many, len(call.lens.writes), dtype=torch.float64, device=call.device)
+    out = torch.empty(many, len(call.narrow.writes), dtype=torch.float64, device=call.device)
 
     def whole(block: slice) -> None:
         query, size = stream.query_features(block), block.stop - block.start
@@ -321,7 +323,7 @@ def shared_rows(calls: Sequence[HeadTask]) -> Callable[[Rows], list[Tensor]]:
         scores: dict[int, Tensor] = {}
         outs = []
         for stream in streams:
-            share = stream.call.plan.share
+            share = stream.call.plan.score_group
             every = slice(0, len(stream.call.keys))
             if share not in scores:
                 scores[share] = stream.scores(

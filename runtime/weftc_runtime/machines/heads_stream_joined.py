@@ -32,10 +32,10 @@ class JoinedStream(StreamedHead):
 
     def side_by_side(self, pairs: Pairs) -> Tensor:
         """Scores (problems, queries, keys)."""
-        call, lens = self.call, self.lens
-        z = lens.query.read(call.query, pairs.query.rows), lens.keys.read(call.keys, pairs.keys.rows)
+        call, narrow = self.call, self.narrow
+        z = narrow.query.read(call.query, pairs.query.rows), narrow.keys.read(call.keys, pairs.keys.rows)
         total: Tensor | None = None
-        for part in lens.head.score.parts:
+        for part in narrow.head.score.parts:
             value = self._part(part, z, pairs)
             total = value if total is None else total + value
         if total is None:
@@ -44,7 +44,7 @@ class JoinedStream(StreamedHead):
         return total
 
     def _part(self, part: Part, z: tuple[Tensor, Tensor], pairs: Pairs) -> Tensor:
-        weights, lots = self.lens.weights, (pairs.query, pairs.keys)
+        weights, lots = self.narrow.weights, (pairs.query, pairs.keys)
         q, k = (lots[side].spread(weights.product(z[side], name)) for side, name in enumerate((part.q, part.k)))
         scale = None
         if part.scale is not None:
@@ -83,9 +83,9 @@ class JoinedStream(StreamedHead):
 
     def _added(self, weights: Tensor, keys: Lot) -> Tensor:
         """Values of the keys, weighted and added: (problems, queries, writes)."""
-        if not self.lens.head.value:
-            return weights.new_zeros(*weights.shape[:2], len(self.lens.writes))
-        values = keys.spread(self.lens.values(self.call.keys, keys.rows))
+        if not self.narrow.head.value:
+            return weights.new_zeros(*weights.shape[:2], len(self.narrow.writes))
+        values = keys.spread(self.narrow.values(self.call.keys, keys.rows))
         return weights if _are_eyes(values) else _product(weights, values)
 
 
@@ -119,8 +119,8 @@ def _are_eyes(matrices: Tensor) -> bool:
 def joined_stream_head(call: HeadTask, groups: ProblemOffsets) -> HeadOutput:
     """A soft head for all queries of all problems."""
     stream = JoinedStream(call)
-    out = torch.empty(call.queries, len(call.lens.writes), dtype=torch.float64, device=call.device)
-    names, once = (call.query.stream.name, call.keys.stream.name), call.plan.once
+    out = torch.empty(call.queries, len(call.narrow.writes), dtype=torch.float64, device=call.device)
+    names, once = (call.query.stream.name, call.keys.stream.name), call.plan.uniform_query
 
     def run(found: Pairs | int) -> None:
         if isinstance(found, Pairs):
@@ -143,10 +143,10 @@ def joined_shared_rows(calls: Sequence[HeadTask], groups: ProblemOffsets) -> Cal
         outs = []
         for stream in streams:
             call = stream.call
-            if call.plan.share not in scores:
+            if call.plan.score_group not in scores:
                 pairs = groups.pairs(call.query.stream.name, call.keys.stream.name, rows, call.device)
-                scores[call.plan.share] = stream.side_by_side(pairs), pairs
-            outs.append(stream.ended(*scores[call.plan.share]))
+                scores[call.plan.score_group] = stream.side_by_side(pairs), pairs
+            outs.append(stream.ended(*scores[call.plan.score_group]))
         return outs
 
     return rows_of

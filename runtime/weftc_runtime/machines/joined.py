@@ -21,7 +21,7 @@ from weftc_runtime.machines.batching import Lot, Pairs, firsts, lot, runs, tiles
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.plan.instructions import AttendPlan, HeadPlan, Plan, SublayerPlan
-from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse, Uniform
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot
 
 JOINED = frozenset({"nearest", "best", "segment", "stream"})
 
@@ -106,7 +106,7 @@ def _looks_across(plan: HeadPlan) -> str:
         return f"strategy {plan.strategy} looks at one problem"
     if plan.kept:
         return "exponentials that are kept belong to each problem"
-    if plan.strategy in ("nearest", "best") and (plan.once or plan.head.weighting.ties != "first"):
+    if plan.strategy in ("nearest", "best") and (plan.uniform_query or plan.head.weighting.ties != "first"):
         return "several keys may share a query, or one query stands for all"
     return ""
 
@@ -119,7 +119,7 @@ def sliced(residual: Residual, first: int, last: int) -> Residual:
 def viewed(residual: Residual, first: int, last: int) -> Residual:
     """The same to be read only: derived slots are those of the whole."""
 
-    def derive(_: Residual, name: str) -> Held:
+    def derive(_: Residual, name: str) -> SlotValue:
         return cut(residual.slot(name), first, last)
 
     def bound(_: Residual, name: str) -> Tensor:
@@ -129,17 +129,17 @@ def viewed(residual: Residual, first: int, last: int) -> Residual:
     return Residual(residual.stream, last - first, slots, derive, bound, residual.device)
 
 
-def cut(held: Held, first: int, last: int) -> Held:
+def cut(held: SlotValue, first: int, last: int) -> SlotValue:
     """Some tokens of a slot."""
     many = last - first
-    if isinstance(held, Dense):
-        return Dense(held.value[first:last])
-    if isinstance(held, Uniform):
-        return Uniform(held.row, many)
-    if isinstance(held, Sparse):
+    if isinstance(held, DenseSlot):
+        return DenseSlot(held.value[first:last])
+    if isinstance(held, UniformSlot):
+        return UniformSlot(held.row, many)
+    if isinstance(held, IndexSlot):
         assert held.place is None
         values = None if held.values is None else held.values[first:last]
-        return Sparse(many, held.width, held.index[first:last], values=values)
+        return IndexSlot(many, held.width, held.index[first:last], values=values)
 
     def make(rows: Rows) -> Tensor:
         if isinstance(rows, slice):
@@ -147,7 +147,7 @@ def cut(held: Held, first: int, last: int) -> Held:
             return held.make(slice(first + start, first + stop))
         return held.make(rows + first)
 
-    return Deferred(many, held.width, make, held.device, dtype=held.dtype)
+    return LazySlot(many, held.width, make, held.device, dtype=held.dtype)
 
 
 def joined_as(problems: Sequence[Problem]) -> Problem | None:
@@ -167,7 +167,7 @@ class JoinedProblems(Sequence[Problem]):
         """The problems that a state joins."""
 
         def part(number: int) -> Problem:
-            z = {name: groups.part(cast(Residual, residual), number) for name, residual in whole.z.items()}
+            z = {name: groups.part(cast(Residual, residual), number) for name, residual in whole.residuals.items()}
             return Problem(cast(dict[str, Tensor], z), number)
 
         made = cls(groups.count, part)

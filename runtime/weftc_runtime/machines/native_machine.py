@@ -26,18 +26,18 @@ from weftc_runtime.machines.heads_nearest import settle_rows
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.plan.instructions import HeadPlan, Uncovered
-from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse, Uniform
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot
 
 if TYPE_CHECKING:
-    from weftc_runtime.machines.planned import Linear
+    from weftc_runtime.machines.planned import PlannedBackend
 
 _GOING, DOUBT, LAYER = range(3)  # how a problem stands after a call
 LONG = 1 << 33  # products in one call at most, so that a run can be interrupted
 
 
-def encoded(engine: Linear, problem: Problem) -> Encoded:
+def encoded(engine: PlannedBackend, problem: Problem) -> Encoded:
     """The instructions of a layer; kept with the plan, because the state decides nothing about them but sizes."""
-    state = cast(dict[str, Residual], problem.z)
+    state = cast(dict[str, Residual], problem.residuals)
     sizes = tuple((stream.name, stream.size) for stream in engine.program.streams)
     known, key = engine.prepared.encoded, (engine.dtype, sizes)
     if key not in known:
@@ -61,7 +61,7 @@ def encoded(engine: Linear, problem: Problem) -> Encoded:
 class NativeMachine:
     """The layers of a state."""
 
-    engine: Linear
+    engine: PlannedBackend
     problem: Problem
     plan: Encoded
     kernels: Library
@@ -73,13 +73,13 @@ class NativeMachine:
     _done: int = 0
 
     @classmethod
-    def of(cls, engine: Linear, problem: Problem, base: int, seeds: Sequence[int]) -> NativeMachine:
+    def of(cls, engine: PlannedBackend, problem: Problem, base: int, seeds: Sequence[int]) -> NativeMachine:
         """The machine, or `Uncovered`."""
         plan = encoded(engine, problem)
         kernels = library()
         if kernels is None:
             raise Uncovered("there are no native kernels")
-        groups, state = engine.groups if problem.number < 0 else None, cast(dict[str, Residual], problem.z)
+        groups, state = engine.groups if problem.number < 0 else None, cast(dict[str, Residual], problem.residuals)
         starts = {name: [0, len(z)] for name, z in state.items()} if groups is None else groups.starts
         made = cls(engine, problem, plan, kernels, starts)
         made._bind(base, seeds)
@@ -119,7 +119,7 @@ class NativeMachine:
         weakref.finalize(self, self.kernels.free_machine, self._handle)
 
     def _residual(self, slot: SlotCode) -> Residual:
-        return cast(Residual, self.problem.z[slot.place[0]])
+        return cast(Residual, self.problem.residuals[slot.place[0]])
 
     def _given(self, slot: SlotCode) -> Tensor | None:
         """What a slot holds, as the machine holds it."""
@@ -129,19 +129,19 @@ class NativeMachine:
             return None
         dtype = torch.float32 if slot.single else torch.float64
         if slot.kind == INDEX:
-            if isinstance(held, Sparse) and held.one_hot:
+            if isinstance(held, IndexSlot) and held.one_hot:
                 return held.index.to(torch.int32).contiguous()
-            if isinstance(held, Uniform) and not bool(held.row.any()):
+            if isinstance(held, UniformSlot) and not bool(held.row.any()):
                 return None
             raise Uncovered(f"slot {slot.place[1]} is no index")
         if slot.kind == UNIFORM:
-            if isinstance(held, Uniform):
+            if isinstance(held, UniformSlot):
                 return held.row.to(dtype).expand(self.problems, -1).contiguous()
             first = torch.tensor(self.starts[slot.place[0]][:-1])
             return held.rows(first).contiguous()
-        if isinstance(held, Dense):
+        if isinstance(held, DenseSlot):
             return held.value.to(dtype).contiguous()
-        if isinstance(held, Uniform) and not bool(held.row.any()):
+        if isinstance(held, UniformSlot) and not bool(held.row.any()):
             return None
         return held.rows(slice(0, len(residual))).to(dtype).contiguous()
 
@@ -190,7 +190,7 @@ class NativeMachine:
             if not waiting:
                 return status
 
-    def sublayers(self) -> Iterator[dict[str, dict[str, Held]]]:
+    def sublayers(self) -> Iterator[dict[str, dict[str, SlotValue]]]:
         """One layer of one problem: what every sub-layer has written, but for lazy slots, as it goes by."""
         for number, stop in enumerate(self.plan.ends):
             last = number + 1 == len(self.plan.ends)
@@ -198,7 +198,7 @@ class NativeMachine:
             if (self._to(1, -1 if last else stop)[:, 0] == LAYER).any():
                 raise Uncovered("the layer meets what the native machine does not cover")
             now = self._now(0)
-            found: dict[str, dict[str, Held]] = {}
+            found: dict[str, dict[str, SlotValue]] = {}
             for at, slot in enumerate(self.plan.slots):
                 if slot.place in self.plan.written and slot.kind != LAZY and now[at] != before[at]:
                     held = self._lying(at, now[at], 0)
@@ -225,7 +225,7 @@ class NativeMachine:
         rows = np.empty(many, dtype=np.int64)
         self.kernels.doubt(self._handle, number, rows.ctypes.data)
         state = self._state(number)
-        exact = RationalScores(self.engine.upkeep.exact_weights, cast(Any, state), self.engine.makers())
+        exact = RationalScores(self.engine.derived_slots.exact_weights, cast(Any, state), self.engine.makers())
         call = HeadTask(
             plan, self.engine.prepared.head(plan.head), state[plan.head.query], state[plan.head.keys], exact,
             self.engine.prepared.tensors, {}, self.engine.scan,
@@ -243,7 +243,7 @@ class NativeMachine:
         self.kernels.slots(self._handle, number, now.ctypes.data)
         return now.tolist()
 
-    def _lying(self, at: int, where: int, number: int) -> Held:
+    def _lying(self, at: int, where: int, number: int) -> SlotValue:
         """What a slot of one problem holds that lies there."""
         slot = self.plan.slots[at]
         first, last = self.starts[slot.place[0]][number : number + 2]
@@ -251,26 +251,26 @@ class NativeMachine:
         for array in self._arrays[at][:3]:
             if where and array is not None and array[rows].data_ptr() == where:
                 return self._held(slot, array[rows], last - first)
-        return Uniform(torch.zeros(1, slot.width, dtype=torch.float64), last - first)
+        return UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64), last - first)
 
     def _state(self, number: int) -> dict[str, Residual]:
         """One problem as its slots are now."""
-        found: dict[str, dict[str, Held]] = {}
+        found: dict[str, dict[str, SlotValue]] = {}
         for at, where in enumerate(self._now(number)):
             slot = self.plan.slots[at]
             if slot.role != "derived" and slot.kind not in (IDENTITY, LAZY, NOISE):
                 found.setdefault(slot.place[0], {})[slot.place[1]] = self._lying(at, where, number)
         state = {}
-        for stream, residual in cast(dict[str, Residual], self.problem.z).items():
+        for stream, residual in cast(dict[str, Residual], self.problem.residuals).items():
             own = residual if self.problems == 1 else self.engine.part(residual, number)
             state[stream] = own.with_slots(found.get(stream, {}), self.engine.sources[stream])
         return state
 
     @staticmethod
-    def _held(slot: SlotCode, array: Tensor, tokens: int) -> Held:
+    def _held(slot: SlotCode, array: Tensor, tokens: int) -> SlotValue:
         if slot.kind == INDEX:
-            return Sparse(tokens, slot.width, array)
-        return Uniform(array, tokens) if slot.kind == UNIFORM else Dense(array)
+            return IndexSlot(tokens, slot.width, array)
+        return UniformSlot(array, tokens) if slot.kind == UNIFORM else DenseSlot(array)
 
     # ------------------------------------------------------------------ what came out
     def _count(self) -> None:
@@ -287,19 +287,19 @@ class NativeMachine:
                     self.tiers.setdefault(instruction.path, Tiers()).include(tiers)
             self.settled.append(total)
 
-    def slots(self) -> dict[str, dict[str, Held]]:
+    def slots(self) -> dict[str, dict[str, SlotValue]]:
         """The slots that the layers have written."""
         empty = np.zeros((self.problems, len(self.plan.slots)), dtype=np.uint8)
         self.kernels.line_up(self._handle, empty.ctypes.data)
-        found: dict[str, dict[str, Held]] = {}
-        then: dict[tuple[str, str], Held] = {}
+        found: dict[str, dict[str, SlotValue]] = {}
+        then: dict[tuple[str, str], SlotValue] = {}
         for number, slot in enumerate(self.plan.slots):
             stream, name = slot.place
             tokens = len(self._residual(slot))
             if slot.place not in self.plan.written:
                 continue
             now, before = self._arrays[number][1:3]
-            nothing = Uniform(torch.zeros(1, slot.width, dtype=torch.float64), tokens)
+            nothing = UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64), tokens)
             gone = slot.kind == LAZY or bool(empty[:, number].any())
             held = nothing if gone else self._whole(slot, now, tokens)
             found.setdefault(stream, {})[name] = held
@@ -310,19 +310,19 @@ class NativeMachine:
             found.setdefault(stream, {})[name] = self._lazy(lazy.attend, lazy.write, lazy.later, found, then)
         return found
 
-    def _whole(self, slot: SlotCode, array: Tensor, tokens: int) -> Held:
+    def _whole(self, slot: SlotCode, array: Tensor, tokens: int) -> SlotValue:
         if slot.kind == UNIFORM and self.problems > 1:
             sizes = torch.tensor(self.starts[slot.place[0]]).diff()
-            return Dense(array.repeat_interleave(sizes, 0))
+            return DenseSlot(array.repeat_interleave(sizes, 0))
         return self._held(slot, array, tokens)
 
-    def _lazy(self, attend: Any, write: Any, later: frozenset[tuple[str, str]], found: Any, then: Any) -> Deferred:
+    def _lazy(self, attend: Any, write: Any, later: frozenset[tuple[str, str]], found: Any, then: Any) -> LazySlot:
         """A slot whose rows are made when they are read, from what was there when its heads ran for the last time."""
-        engine, start = self.engine, cast(dict[str, Residual], dict(self.problem.z))
+        engine, start = self.engine, cast(dict[str, Residual], dict(self.problem.residuals))
         slot = engine.program.stream(write.stream).slot(write.slot)
-        kept: list[Deferred] = []
+        kept: list[LazySlot] = []
 
-        def made() -> Deferred:
+        def made() -> LazySlot:
             if not kept:
                 state = {}
                 for stream, residual in start.items():
@@ -341,13 +341,13 @@ class NativeMachine:
         def make(rows: Rows) -> Tensor:
             return made().make(rows)
 
-        deferred = Deferred(len(start[write.stream]), slot.width, make, engine.device)
+        deferred = LazySlot(len(start[write.stream]), slot.width, make, engine.device)
         return deferred.rounded(engine.dtype) if slot.role == "field" else deferred
 
 
-def _copied(held: Held) -> Held:
-    if isinstance(held, Sparse):
-        return Sparse(held.tokens, held.width, held.index.clone())
-    return (
-        Uniform(held.row.clone(), held.tokens) if isinstance(held, Uniform) else Dense(cast(Dense, held).value.clone())
-    )
+def _copied(held: SlotValue) -> SlotValue:
+    if isinstance(held, IndexSlot):
+        return IndexSlot(held.tokens, held.width, held.index.clone())
+    if isinstance(held, UniformSlot):
+        return UniformSlot(held.row.clone(), held.tokens)
+    return DenseSlot(cast(DenseSlot, held).value.clone())

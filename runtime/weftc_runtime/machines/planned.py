@@ -1,4 +1,4 @@
-"""The linear backend: carries out a plan. No array of queries x keys, nor of tokens x keys, unless one is asked for.
+"""The planned backend: carries out a plan. No array of queries x keys, nor of tokens x keys, unless one is asked for.
 
 Same contract as the reference: decisions are those of exact arithmetic on the fields at the start of a step, hard means
 are exact sums rounded once, fields are rounded to the storage dtype at the end of a step. What it meets and does not
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from weftc_runtime.data.reader import InputRows
 from weftc_runtime.data.results import Tiers
-from weftc_runtime.exact.distinct import are_distinct
 from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.format.program import FFN, Program, ProgramStep
 from weftc_runtime.kernels.devices import SCANNED
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.kernels.threads import alone
+from weftc_runtime.machines.conditions import are_distinct
 from weftc_runtime.machines.encoding import BLOCKED
 from weftc_runtime.machines.feed import derived_radius, feed
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys, note_peak
@@ -42,15 +42,15 @@ from weftc_runtime.machines.taping import Maker, may_tape, steps_of
 from weftc_runtime.machines.writing import Writer
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, Uncovered
 from weftc_runtime.plan.prepared import Prepared
-from weftc_runtime.plan.slots import Dense, Held, Sparse, Uniform, all_finite, blocks, same
-from weftc_runtime.reference.derived import Upkeep
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot, all_finite, blocks, same
+from weftc_runtime.reference.derived import DerivedSlots
 from weftc_runtime.reference.weights import Weights
 
-Sublayers = Iterator[dict[str, dict[str, Held]]]
+Sublayers = Iterator[dict[str, dict[str, SlotValue]]]
 
 
 @dataclass(slots=True)
-class Linear:
+class PlannedBackend:
     """One run of a plan."""
 
     program: Program
@@ -67,17 +67,17 @@ class Linear:
     groups: ProblemOffsets | None = None  # of the problems that are joined
     writer: Writer = field(init=False)
     _numbers: dict[float, Tensor] = field(default_factory=dict)  # constants, shared by all problems
-    upkeep: Upkeep = field(init=False)
+    derived_slots: DerivedSlots = field(init=False)
     _plans: dict[int, tuple[AttendPlan | FFNPlan, ...]] = field(init=False)
     sources: dict[str, dict[str, tuple[str, ...]]] = field(init=False)
     _makers: dict[tuple[str, str], FFN] = field(init=False)
     _made: tuple[int, dict[tuple[str, int], FFN]] | None = None
-    _followed: dict[int, tuple[NativeMachine, Iterator[dict[str, dict[str, Held]]]]] = field(
+    _followed: dict[int, tuple[NativeMachine, Iterator[dict[str, dict[str, SlotValue]]]]] = field(
         default_factory=dict
     )  # problems that it runs
 
     def __post_init__(self) -> None:
-        self.upkeep = Upkeep(self.program, self.weights)
+        self.derived_slots = DerivedSlots(self.program, self.weights)
         self.writer = Writer(self.prepared, self.device)
         self._plans = {id(step): self.prepared.plan.steps[path] for path, step in self.program.places()}
         self.sources, self._makers = {}, {}
@@ -85,13 +85,13 @@ class Linear:
             found: dict[str, tuple[str, ...]] = {}
             for ffn in stream.derived:
                 for slot in ffn.writes:
-                    found[slot] = self.prepared.ffn(ffn).lens.slots(stream)
+                    found[slot] = self.prepared.ffn(ffn).reads.slots(stream)
                     self._makers[stream.name, slot] = ffn
             self.sources[stream.name] = found
 
-    def aside(self) -> Linear:
+    def scratch_copy(self) -> PlannedBackend:
         """The same run for steps whose results are not kept."""
-        other = Linear(
+        other = PlannedBackend(
             self.program,
             self.prepared,
             self.weights,
@@ -103,7 +103,7 @@ class Linear:
             cache=self.cache,
             groups=self.groups,
         )
-        other.upkeep.ready = set(self.upkeep.ready)
+        other.derived_slots.ready = set(self.derived_slots.ready)
         return other
 
     # ------------------------------------------------------------------ state
@@ -123,7 +123,7 @@ class Linear:
         z: dict[str, Residual] = {}
         for stream in self.program.streams:
             tokens, each = sum(counts[stream.name]), counts[stream.name][0]
-            slots: dict[str, Held] = {}
+            slots: dict[str, SlotValue] = {}
             for slot in stream.slots:
                 place = (stream.name, slot.name)
                 instruction = instructions.get(place)
@@ -131,7 +131,7 @@ class Linear:
                     if forms[place] in ("zero", "uniform"):
                         raise Uncovered(f"{slot.name} of {stream.name} is given, but the plan knows it")
                     given, peak = filled[place].to(self.dtype), peaks.get(place)
-                    slots[slot.name] = Dense(given)
+                    slots[slot.name] = DenseSlot(given)
                     if peak is not None:
                         note_peak(self.cache.setdefault(number, {}), given, peak)
                 elif instruction is not None and instruction.kind in ("one", "count"):
@@ -142,32 +142,32 @@ class Linear:
                     value = float(source[0])
                     if value not in self._numbers:
                         self._numbers[value] = torch.full((1, 1), value, dtype=torch.float64, device=self.device)
-                    slots[slot.name] = Uniform(self._numbers[value], tokens)
+                    slots[slot.name] = UniformSlot(self._numbers[value], tokens)
                 elif instruction is not None and instruction.kind == "identity":
                     order = torch.arange(each, dtype=torch.int32, device=self.device)
-                    slots[slot.name] = Sparse(tokens, each, order.repeat(len(counts[stream.name])))
+                    slots[slot.name] = IndexSlot(tokens, each, order.repeat(len(counts[stream.name])))
                 elif instruction is not None and instruction.kind == "position":
                     places = [torch.arange(1, many + 1, device=self.device) for many in counts[stream.name]]
-                    slots[slot.name] = Dense(torch.cat(places).to(torch.float64)[:, None])
+                    slots[slot.name] = DenseSlot(torch.cat(places).to(torch.float64)[:, None])
             z[stream.name] = Residual(stream, tokens, slots, self._derive, self._bound, self.device)
         return Problem(cast(dict[str, Tensor], z), number)
 
-    def _counted(self, numbers: Sequence[int], tokens: Sequence[int]) -> Dense:
+    def _counted(self, numbers: Sequence[int], tokens: Sequence[int]) -> DenseSlot:
         """A number of each problem, for all its tokens."""
         each, many = (torch.tensor(list(found), device=self.device) for found in (numbers, tokens))
-        return Dense(each.to(torch.float64).repeat_interleave(many)[:, None])
+        return DenseSlot(each.to(torch.float64).repeat_interleave(many)[:, None])
 
-    def _uniform(self, row: Tensor, tokens: int) -> Uniform:
-        return Uniform(row.to(dtype=torch.float64, device=self.device), tokens)
+    def _uniform(self, row: Tensor, tokens: int) -> UniformSlot:
+        return UniformSlot(row.to(dtype=torch.float64, device=self.device), tokens)
 
     def start(self, problems: list[Problem]) -> None:
         """Derived slots are made when they are read."""
 
-    def fill(self, problem: Problem, stream: str, slot: str, held: Held) -> None:
+    def fill(self, problem: Problem, stream: str, slot: str, held: SlotValue) -> None:
         """Sets a field from outside: noise."""
-        residual = cast(Residual, problem.z[stream])
+        residual = cast(Residual, problem.residuals[stream])
         changed = {slot: held.rounded(self.dtype)}
-        problem.z[stream] = cast(Tensor, residual.with_slots(changed, self.sources[stream]))
+        problem.residuals[stream] = cast(Tensor, residual.with_slots(changed, self.sources[stream]))
 
     def unchanged(self, old: Mapping[str, Any], new: Mapping[str, Any], stream: str, slot: str) -> bool:
         """Whether a slot holds the same numbers in two states."""
@@ -193,8 +193,8 @@ class Linear:
 
         def exact(number: int) -> RationalScores:
             assert self.groups is not None
-            parts = {name: self.groups.part(cast(Residual, z), number) for name, z in whole.z.items()}
-            return RationalScores(self.upkeep.exact_weights, cast(Mapping[str, Tensor], parts), self.makers())
+            parts = {name: self.groups.part(cast(Residual, z), number) for name, z in whole.residuals.items()}
+            return RationalScores(self.derived_slots.exact_weights, cast(Mapping[str, Tensor], parts), self.makers())
 
         self.groups = ProblemOffsets(where, exact)
         return whole
@@ -204,11 +204,12 @@ class Linear:
         for path, plan in self.prepared.plan.heads():
             if not path.startswith("layer") or plan.strategy != "nearest":
                 continue
-            lens, head = self.prepared.head(plan.head), plan.head
-            parts, keys = lens.head.score.parts, self.program.stream(head.keys)
-            found = stored(cast(Residual, whole.z[head.query]), lens.query, lens.weights, [part.q for part in parts])
-            fields = all(keys.slot(name).role != "derived" for name in lens.keys.slots(keys))
-            if found is None or not found.plain or not fields or not all(lens.weights.copies(p.k) for p in parts):
+            narrow, head = self.prepared.head(plan.head), plan.head
+            parts, keys = narrow.head.score.parts, self.program.stream(head.keys)
+            queries, names = cast(Residual, whole.residuals[head.query]), [part.q for part in parts]
+            found = stored(queries, narrow.query, narrow.weights, names)
+            fields = all(keys.slot(name).role != "derived" for name in narrow.keys.slots(keys))
+            if found is None or not found.plain or not fields or not all(narrow.weights.copies(p.k) for p in parts):
                 return False
         return True
 
@@ -220,7 +221,7 @@ class Linear:
         for step in self.program.layer:
             for stream, slot in step.writes:
                 one, other = old[stream].slot(slot), new[stream].slot(slot)
-                if isinstance(one, Sparse) and isinstance(other, Sparse) and one.one_hot and other.one_hot:
+                if isinstance(one, IndexSlot) and isinstance(other, IndexSlot) and one.one_hot and other.one_hot:
                     differs = one.index != other.index
                 else:
                     parts = blocks(other.tokens, other.width)
@@ -234,11 +235,11 @@ class Linear:
 
     def noted(self) -> tuple[dict[str, Tiers], set[tuple[str, str]]]:
         """What steps add to besides the state of their problems."""
-        return {name: replace(tiers) for name, tiers in self.tiers.items()}, set(self.upkeep.ready)
+        return {name: replace(tiers) for name, tiers in self.tiers.items()}, set(self.derived_slots.ready)
 
     def taken_back(self, noted: tuple[dict[str, Tiers], set[tuple[str, str]]]) -> None:
         """As it was, to run problem by problem from here on."""
-        self.tiers, self.upkeep.ready = noted
+        self.tiers, self.derived_slots.ready = noted
         self.groups, self._made, self.prefix = None, None, ""
         self.cache.pop(-1, None)
 
@@ -255,7 +256,7 @@ class Linear:
                 return None
         if self.groups is not None:
             return None
-        state, exact = cast(dict[str, Residual], problem.z), self.exact(problem)
+        state, exact = cast(dict[str, Residual], problem.residuals), self.exact(problem)
         calls = [[self.call(head, state, exact, problem.number) for head in attend.heads] for attend in attends]
         carry = self.prepared.carry
         return Maker(self.program, attends, state, self.sources, calls, carry, self.dtype).tape(many)
@@ -268,7 +269,7 @@ class Linear:
 
     def _next(
         self, plan: AttendPlan | FFNPlan, problem: Problem, state: dict[str, Residual], exact: RationalScores
-    ) -> dict[str, dict[str, Held]] | None:
+    ) -> dict[str, dict[str, SlotValue]] | None:
         """What the native machine makes of a sub-layer, if it runs this problem; exact arithmetic has seen no other."""
         if problem.number not in self._followed:
             return None
@@ -300,41 +301,39 @@ class Linear:
     def taped(self, problem: Problem, tape: NativeMachine | Tape) -> None:
         """Takes over what a tape has written."""
         for stream, slots in tape.slots().items():
-            residual = cast(Residual, problem.z[stream])
-            problem.z[stream] = cast(Tensor, residual.with_slots(slots, self.sources[stream]))
+            residual = cast(Residual, problem.residuals[stream])
+            problem.residuals[stream] = cast(Tensor, residual.with_slots(slots, self.sources[stream]))
         for name, tiers in tape.tiers.items():
             self.tiers.setdefault(name, Tiers()).include(tiers)
         for step in self.program.layer:
-            self.upkeep.ready.update(step.writes)
+            self.derived_slots.ready.update(step.writes)
 
     # ------------------------------------------------------------------ derived slots
-    def _derive(self, residual: Residual, slot: str) -> Held:
+    def _derive(self, residual: Residual, slot: str) -> SlotValue:
         stream = residual.stream
         ffn = self._makers.get((stream.name, slot))
         width = stream.slot(slot).width
-        if ffn is None or ffn not in self.upkeep.active()[stream.name]:
+        if ffn is None or ffn not in self.derived_slots.active()[stream.name]:
             return self._uniform(torch.zeros(1, width), len(residual))
         plan = self.prepared.plan.derived[stream.name, slot]
-        exact = RationalScores(
-            self.upkeep.exact_weights, cast(Mapping[str, Tensor], {stream.name: residual}), self.makers()
-        )
-        return feed(plan, self.prepared.ffn(ffn), residual, exact, self.prepared.tensors)[slot]
+        return feed(plan, self.prepared.ffn(ffn), residual, self._exact_of(residual), self.prepared.tensors)[slot]
 
     def _bound(self, residual: Residual, slot: str) -> Tensor:
         ffn = self._makers.get((residual.stream.name, slot))
-        if ffn is None or ffn not in self.upkeep.active()[residual.stream.name]:
+        if ffn is None or ffn not in self.derived_slots.active()[residual.stream.name]:
             width = residual.stream.slot(slot).width
             return torch.zeros(1, width, dtype=torch.float64, device=self.device)
-        exact = RationalScores(
-            self.upkeep.exact_weights, cast(Mapping[str, Tensor], {residual.stream.name: residual}), self.makers()
-        )
-        return derived_radius(self.prepared.ffn(ffn), residual, exact, slot)
+        return derived_radius(self.prepared.ffn(ffn), residual, self._exact_of(residual), slot)
+
+    def _exact_of(self, residual: Residual) -> RationalScores:
+        states = cast(Mapping[str, Tensor], {residual.stream.name: residual})
+        return RationalScores(self.derived_slots.exact_weights, states, self.makers())
 
     def makers(self) -> dict[tuple[str, int], FFN]:
         """The map that makes each column of the derived slots that have a value."""
-        ready = len(self.upkeep.ready)  # it only grows
+        ready = len(self.derived_slots.ready)  # it only grows
         if self._made is None or self._made[0] != ready:
-            active = self.upkeep.active()
+            active = self.derived_slots.active()
             found = {}
             for (stream, slot), ffn in self._makers.items():
                 if ffn in active[stream]:
@@ -349,7 +348,7 @@ class Linear:
         plans = self._plans[id(step)]
         with alone():
             seen = [self._one(plans, problem, path, first) for problem in problems]
-        self.upkeep.ready.update(step.writes)
+        self.derived_slots.ready.update(step.writes)
         if self.tap is not None:
             for index in range(len(plans)):
                 last = index == len(plans) - 1
@@ -358,9 +357,9 @@ class Linear:
     def _one(self, plans: tuple[AttendPlan | FFNPlan, ...], problem: Problem, path: str, first: int) -> list[Problem]:
         """Runs the sub-layers of a step on one problem; the states after each, where somebody wants to see them."""
         seen: list[Problem] = []
-        start = cast(dict[str, Residual], problem.z)
-        exact = RationalScores(self.upkeep.exact_weights, cast(Mapping[str, Tensor], start), self.makers())
-        changed: dict[str, dict[str, Held]] = {}
+        start = cast(dict[str, Residual], problem.residuals)
+        exact = RationalScores(self.derived_slots.exact_weights, cast(Mapping[str, Tensor], start), self.makers())
+        changed: dict[str, dict[str, SlotValue]] = {}
         state = dict(start)
         noted = any(isinstance(plan, FFNPlan) and plan.ffn.function in ("unit", "layer") for plan in plans)
         for index, plan in enumerate(plans):
@@ -386,20 +385,23 @@ class Linear:
                 for name, held in slots.items()
                 if layout.slot(name).role != "derived"
             }
-            problem.z[stream] = cast(Tensor, start[stream].with_slots(kept, self.sources[stream]))
+            problem.residuals[stream] = cast(Tensor, start[stream].with_slots(kept, self.sources[stream]))
         return seen
 
-    def _stored(self, role: str, held: Held) -> Held:
+    def _stored(self, role: str, held: SlotValue) -> SlotValue:
         """A slot at the end of a step: fields as the storage dtype holds them, all numbers finite."""
         held = held.rounded(self.dtype) if role == "field" else held
-        if isinstance(held, Dense | Uniform) and not all_finite(held.value if isinstance(held, Dense) else held.row):
+        numbers = held.value if isinstance(held, DenseSlot) else held.row if isinstance(held, UniformSlot) else None
+        if numbers is not None and not all_finite(numbers):
             raise Uncovered("a number does not fit its dtype")
         return held
 
     # ------------------------------------------------------------------ feed-forwards
-    def _feed(self, plan: FFNPlan, state: Mapping[str, Residual], exact: RationalScores) -> dict[str, dict[str, Held]]:
-        lens = self.prepared.ffn(plan.ffn)
-        return {plan.ffn.stream: feed(plan, lens, state[plan.ffn.stream], exact, self.prepared.tensors)}
+    def _feed(
+        self, plan: FFNPlan, state: Mapping[str, Residual], exact: RationalScores
+    ) -> dict[str, dict[str, SlotValue]]:
+        narrow = self.prepared.ffn(plan.ffn)
+        return {plan.ffn.stream: feed(plan, narrow, state[plan.ffn.stream], exact, self.prepared.tensors)}
 
     # ------------------------------------------------------------------ attention
     def _attend(
@@ -410,7 +412,7 @@ class Linear:
         number: int,
         name: str,
         noted: bool,
-    ) -> tuple[dict[str, dict[str, Held]], dict[str, Choice]]:
+    ) -> tuple[dict[str, dict[str, SlotValue]], dict[str, Choice]]:
         calls = [self.call(head, state, exact, number) for head in plan.heads]
         needed = {i for write in plan.slots if write.form != "deferred" for i in write.heads}
         given: dict[int, HeadOutput] = {}
@@ -427,7 +429,7 @@ class Linear:
                     self.tiers.setdefault(f"{name}.{call.plan.head.name}", Tiers()).include(tiers)
             else:
                 choices[call.plan.head.name] = all_keys(call)
-        found: dict[str, dict[str, Held]] = {}
+        found: dict[str, dict[str, SlotValue]] = {}
         for write in plan.slots:
             held = self.writer.write(write, plan, state[write.stream], calls, given)
             found.setdefault(write.stream, {})[write.slot] = held
@@ -435,7 +437,7 @@ class Linear:
 
     def exact(self, problem: Problem) -> RationalScores:
         """Exact arithmetic on a problem as it is."""
-        return RationalScores(self.upkeep.exact_weights, problem.z, self.makers())
+        return RationalScores(self.derived_slots.exact_weights, problem.residuals, self.makers())
 
     def part(self, residual: Residual, number: int) -> Residual:
         """One of the problems that are joined."""
@@ -445,13 +447,14 @@ class Linear:
     def call(self, plan: HeadPlan, state: Mapping[str, Residual], exact: RationalScores, number: int) -> HeadTask:
         head = plan.head
         cache = self.cache.setdefault(number, {})
-        lens, groups = self.prepared.head(head), self.groups if number < 0 else None
+        narrow, groups = self.prepared.head(head), self.groups if number < 0 else None
         sides, tensors = (state[head.query], state[head.keys]), self.prepared.tensors
-        return HeadTask(plan, lens, *sides, exact, tensors, cache, self.scan, groups)
+        return HeadTask(plan, narrow, *sides, exact, tensors, cache, self.scan, groups)
 
     def _run(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
         given = self._carried_out(call, pair, noted)
-        if call.groups is not None and call.plan.once and given.out is not None:  # of a problem: for all its queries
+        if call.groups is not None and call.plan.uniform_query and given.out is not None:
+            # one row of a problem, for all its queries
             stream = call.query.stream.name
             given.out = given.out[call.groups.owner(stream, torch.arange(len(call.query), device=self.device))]
         return given
@@ -459,7 +462,7 @@ class Linear:
     def _carried_out(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
         strategy = call.plan.strategy
         if strategy == "self":
-            return HeadOutput(call.lens.values(call.query))
+            return HeadOutput(call.narrow.values(call.query))
         if strategy == "nearest":
             return nearest_head(call, pair)
         if strategy == "best":
@@ -477,12 +480,12 @@ class Linear:
 
     def _distinct(self, call: HeadTask) -> None:
         """An erase by self-attention is a linear erase only if no two tokens look the same."""
-        part = call.lens.head.score.parts[0]
+        part = call.narrow.head.score.parts[0]
         if part.kind != "l2":
             return
 
         def look() -> bool:
-            z = call.lens.weights.linear(call.lens.query.read(call.query), part.q)
+            z = call.narrow.weights.linear(call.narrow.query.read(call.query), part.q)
             return are_distinct(z)
 
         if not call.static(("distinct", id(call.plan.head)), call.sources("query"), look):
@@ -498,7 +501,7 @@ def layers_at_a_time(program: Program, prepared: Prepared) -> str:
     if may_tape(program, steps_of(program, prepared.plan)):
         return "many in one native call (heads over exponentials that are kept)"
     weights, device = Weights(prepared.tensors), torch.device("cpu")
-    engine = Linear(program, prepared, weights, torch.float64, device, device)
+    engine = PlannedBackend(program, prepared, weights, torch.float64, device, device)
     counts = {stream.name: [stream.size or 1] for stream in program.streams}
     try:
         found = encoded(engine, engine.embed({}, counts, 0, {}))

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.format.program import Stream
-from weftc_runtime.plan.slots import Dense, Held, Rows, Uniform, count_of
+from weftc_runtime.plan.slots import DenseSlot, Rows, SlotValue, UniformSlot, count_of
 
-Derive = Callable[["Residual", str], Held]  # computes a derived slot
+Derive = Callable[["Residual", str], SlotValue]  # computes a derived slot
 Bound = Callable[["Residual", str], Tensor]  # and a bound of its error
 Runs: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]  # slots and their columns; None: all of them
 
@@ -25,12 +25,18 @@ class Residual:
     is_meta = False
 
     def __init__(
-        self, stream: Stream, tokens: int, slots: Mapping[str, Held], derive: Derive, bound: Bound, device: torch.device
+        self,
+        stream: Stream,
+        tokens: int,
+        slots: Mapping[str, SlotValue],
+        derive: Derive,
+        bound: Bound,
+        device: torch.device,
     ) -> None:
         self.stream, self.tokens, self.device = stream, tokens, device
         self._slots = dict(slots)
         self._derive, self._bound = derive, bound
-        self._derived: dict[str, Held] = {}
+        self._derived: dict[str, SlotValue] = {}
         self._radii: dict[str, Tensor] = {}
         self._runs: dict[tuple[int, ...], Runs] = {}  # shared by all states of a stream
 
@@ -42,18 +48,18 @@ class Residual:
         return self
 
     @property
-    def stored(self) -> Mapping[str, Held]:
+    def stored(self) -> Mapping[str, SlotValue]:
         """The slots that are not derived and not empty."""
         return self._slots
 
-    def made_of(self, tokens: int, slots: Mapping[str, Held]) -> Residual:
+    def made_of(self, tokens: int, slots: Mapping[str, SlotValue]) -> Residual:
         """The same stream with other tokens."""
         new = Residual(self.stream, tokens, slots, self._derive, self._bound, self.device)
         new._runs = self._runs
         return new
 
     # ------------------------------------------------------------------ slots
-    def slot(self, name: str) -> Held:
+    def slot(self, name: str) -> SlotValue:
         """A slot as it is held."""
         if name in self._slots:
             return self._slots[name]
@@ -62,7 +68,7 @@ class Residual:
             if name not in self._derived:
                 self._derived[name] = self._derive(self, name)
             return self._derived[name]
-        return Uniform(torch.zeros(1, slot.width, dtype=torch.float64, device=self.device), self.tokens)
+        return UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64, device=self.device), self.tokens)
 
     def radius(self, name: str, rows: Rows) -> Tensor:
         """The bound of the error of a slot: 0 for data."""
@@ -76,7 +82,7 @@ class Residual:
         whole = self._radii[name]
         return whole.expand(count_of(rows, self.tokens), -1) if len(whole) == 1 else whole[rows]
 
-    def with_slots(self, changed: Mapping[str, Held], sources: Mapping[str, Iterable[str]]) -> Residual:
+    def with_slots(self, changed: Mapping[str, SlotValue], sources: Mapping[str, Iterable[str]]) -> Residual:
         """The state with some slots replaced; derived slots whose sources did not change are kept."""
         new = Residual(self.stream, self.tokens, {**self._slots, **changed}, self._derive, self._bound, self.device)
         new._runs = self._runs
@@ -88,10 +94,10 @@ class Residual:
         new._radii = {name: radius for name, radius in self._radii.items() if name not in stale}
         return new
 
-    def overlaid(self, changed: Mapping[str, Held]) -> Residual:
+    def overlaid(self, changed: Mapping[str, SlotValue]) -> Residual:
         """The state inside a step: some slots replaced, derived slots as they were unless the step wrote them."""
 
-        def derive(_: Residual, name: str) -> Held:
+        def derive(_: Residual, name: str) -> SlotValue:
             return self.slot(name)
 
         def bound(_: Residual, name: str) -> Tensor:
@@ -112,7 +118,7 @@ class Residual:
                 continue
             held = self.slot(name)
             whole = isinstance(rows, slice) and count_of(rows, self.tokens) == self.tokens
-            if whole and inner is not None and not isinstance(held, Dense | Uniform):
+            if whole and inner is not None and not isinstance(held, DenseSlot | UniformSlot):
                 pieces.append(torch.stack([held.column(column) for column in inner], 1))
             else:
                 piece = held.rows(rows)

@@ -21,15 +21,15 @@ from weftc_runtime.data.results import Tiers, together
 from weftc_runtime.errors import RunError, shown, suggestion
 from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
 from weftc_runtime.format.tensors import pattern_reads, slots_read, writes
-from weftc_runtime.kernels.devices import Home
+from weftc_runtime.kernels.devices import Placement
 from weftc_runtime.machines.conditions import demand
 from weftc_runtime.machines.joined import JoinedProblems, joined_as
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.prepared import Prepared
-from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue
 from weftc_runtime.reference.backend import Reference
 from weftc_runtime.reference.weights import Weights
 
@@ -50,7 +50,7 @@ class Run:
 
     program: Program
     sites: Sites
-    engine: Reference | Linear
+    engine: Reference | PlannedBackend
     batch: Batch
     problems: Sequence[Problem]
     places: Mapping[str, tuple[str, str]]
@@ -72,39 +72,39 @@ class Run:
         places: Mapping[str, tuple[str, str]],
         noise: Mapping[str, Any],
         layers: int,
-        home: Home,
+        placement: Placement,
         prepared: Prepared | None = None,
     ) -> Run:
         """The residual right after the embedding; `places` says which slot each array of the batch fills.
 
-        With a prepared plan the linear backend runs, else the reference.
+        With a prepared plan the planned backend runs, else the reference.
         """
-        device = home.state
+        device = placement.state
         explicit = explicit_noise(program, noise, batch, layers, device)
         still = [0] * batch.count, [False] * batch.count
         if prepared is not None:
-            linear = Linear(program, prepared, weights, dtype, device, home.scan, batch.batched)
-            linear.upkeep.ready.update(places[name] for name in batch.values)
+            planned = PlannedBackend(program, prepared, weights, dtype, device, placement.scan, batch.batched)
+            planned.derived_slots.ready.update(places[name] for name in batch.values)
 
             def held(number: int) -> Problem:
                 counts = {name: [layout.counts[number]] for name, layout in batch.layouts.items()}
                 filled = {places[name]: rows for name, rows in batch.of(number).items()}
                 peaks = {places[name]: rows.peak for name, rows in batch.values.items()} if batch.count == 1 else {}
-                return linear.embed(filled, counts, number, peaks)
+                return planned.embed(filled, counts, number, peaks)
 
-            return cls(program, sites, linear, batch, JoinedProblems(batch.count, held), places, explicit, *still)
+            return cls(program, sites, planned, batch, JoinedProblems(batch.count, held), places, explicit, *still)
         engine = Reference(program, weights, dtype, batch.batched)
         problems = []
         for number in range(batch.count):
             filled = {places[name]: rows for name, rows in batch.of(number).items()}
-            enter = engine.upkeep.coordinates.enter
+            enter = engine.derived_slots.bases.enter
             slots = embed(program, filled, batch, number, device)
             problem = Problem({name: enter(name, z) for name, z in slots.items()}, number)
-            nulls = null_tokens(program, {name: len(z) for name, z in problem.z.items()}, device)
+            nulls = null_tokens(program, {name: len(z) for name, z in problem.residuals.items()}, device)
             problem.nulls = {name: enter(name, z) for name, z in nulls.items()}
             problems.append(problem)
-        engine.upkeep.ready.update(places[name] for name in batch.values)
-        engine.upkeep.refresh(problems)
+        engine.derived_slots.ready.update(places[name] for name in batch.values)
+        engine.derived_slots.refresh(problems)
         return cls(program, sites, engine, batch, problems, places, explicit, *still)
 
     # ------------------------------------------------------------------ phases
@@ -119,14 +119,14 @@ class Run:
     def _together(self, steps: Iterable[tuple[ProgramStep, list[HookBlock], int]], path: str) -> bool:
         """Steps on joined problems. Where only a problem alone can tell what is wrong: False, and they are parted."""
         engine, whole = self.engine, self.joined
-        assert isinstance(engine, Linear)
+        assert isinstance(engine, PlannedBackend)
         assert whole is not None
-        state, noted = dict(whole.z), engine.noted()
+        state, noted = dict(whole.residuals), engine.noted()
         try:
             for step, blocks, first in steps:
                 engine.step(step, [whole], blocks, path, first)
         except RunError:
-            whole.z = state
+            whole.residuals = state
             self.part()
             assert isinstance(self.problems, JoinedProblems)
             self.problems = self.problems.alone()
@@ -141,12 +141,12 @@ class Run:
         if self.joined is not None and self._joined_layer(index, until_stable):
             return True
         active = self._active()
-        before = [dict(problem.z) for problem in active]
+        before = [dict(problem.residuals) for problem in active]
         decided = together(self.engine.tiers.values())
         self.refill(index, active)
         self.engine.prefix = f"layers.{index}."
-        watched = isinstance(self.engine, Linear) and self.engine.tap is not None
-        if isinstance(self.engine, Linear) and watched and not self.noise and not is_unrolled(self.program):
+        watched = isinstance(self.engine, PlannedBackend) and self.engine.tap is not None
+        if isinstance(self.engine, PlannedBackend) and watched and not self.noise and not is_unrolled(self.program):
             for problem in active:
                 self.engine.follow(problem, index, self.batch.seeds[problem.number])
         steps = self.steps(index)
@@ -163,12 +163,12 @@ class Run:
         self.settled.append(together(self.engine.tiers.values()).since(decided))
         for problem, old in zip(active, before, strict=True):
             self.layers[problem.number] += 1
-            self.stable[problem.number] = until_stable and self._unchanged(old, problem.z)
+            self.stable[problem.number] = until_stable and self._unchanged(old, problem.residuals)
         return True
 
-    def leap(self, index: int, many: int, until_stable: bool = False) -> int:
+    def run_many(self, index: int, many: int, until_stable: bool = False) -> int:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
-        if not isinstance(self.engine, Linear) or self.noise or is_unrolled(self.program):
+        if not isinstance(self.engine, PlannedBackend) or self.noise or is_unrolled(self.program):
             return 0
         if _conditional(self.program) or many < 1 or all(self.stable):
             return 0
@@ -214,7 +214,7 @@ class Run:
 
     def join(self) -> None:
         """Lets the problems of a batch run as one from here on, where that may be."""
-        if isinstance(self.engine, Linear):
+        if isinstance(self.engine, PlannedBackend):
             filled = {self.places[name]: rows for name, rows in self.batch.values.items()}
             counts = {name: layout.counts for name, layout in self.batch.layouts.items()}
             self.joined = self.engine.join(filled, counts)
@@ -222,7 +222,7 @@ class Run:
     def part(self) -> None:
         """Gives every problem its own state again, when somebody asks for it."""
         if self.joined is not None:
-            assert isinstance(self.engine, Linear)
+            assert isinstance(self.engine, PlannedBackend)
             assert self.engine.groups is not None
             self.problems, self.joined = JoinedProblems.of(self.joined, self.engine.groups), None
 
@@ -230,8 +230,8 @@ class Run:
         """One layer on all problems at once, or False. A problem that stands still stays as it is."""
         whole = self.joined
         assert whole is not None
-        assert isinstance(self.engine, Linear)
-        before, decided = dict(whole.z), together(self.engine.tiers.values())
+        assert isinstance(self.engine, PlannedBackend)
+        before, decided = dict(whole.residuals), together(self.engine.tiers.values())
         self.engine.prefix = f"layers.{index}."
         if not self._together(self.steps(index), "blocks"):
             return False
@@ -239,7 +239,7 @@ class Run:
         self.settled.append(together(self.engine.tiers.values()).since(decided))
         self.layers = [many + (not stable) for many, stable in zip(self.layers, self.stable, strict=True)]
         if until_stable:
-            still = self.engine.standing(before, whole.z)
+            still = self.engine.standing(before, whole.residuals)
             self.stable = [stable or now for stable, now in zip(self.stable, still, strict=True)]
         return True
 
@@ -261,11 +261,11 @@ class Run:
             self.refill(0, problems)
         last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
         chosen, blocks, first = self.steps(last)[step]
-        engine = self.engine.aside()
+        engine = self.engine.scratch_copy()
         if whole is None:
             engine.step(chosen, problems, blocks, "again", first)
             return problems
-        assert isinstance(engine, Linear)
+        assert isinstance(engine, PlannedBackend)
         assert engine.groups is not None
         copied = whole.copy()
         engine.step(chosen, [copied], blocks, "again", first)
@@ -283,7 +283,7 @@ class Run:
 
     def _needed(self, asked: Iterable[ProgramOutput]) -> set[int]:
         """The steps of the read-out that outputs depend on, through what later ones read of earlier ones."""
-        weights, bases = self.engine.weights, self.engine.upkeep.coordinates.bases
+        weights, bases = self.engine.weights, self.engine.derived_slots.bases.by_stream
         streams = {stream.name: stream for stream in self.program.streams}
         wanted: set[tuple[str, str]] = set()
         for output in asked:
@@ -303,7 +303,7 @@ class Run:
     def _read_together(self, step: ProgramStep, blocks: list[HookBlock], first: int) -> bool:
         """A step of the read-out on all problems at once, where that may be."""
         self.joined = joined_as(self.problems)
-        if self.joined is None or not isinstance(self.engine, Linear) or self.engine.apart(step):
+        if self.joined is None or not isinstance(self.engine, PlannedBackend) or self.engine.apart(step):
             self.joined = None
             return False
         done = self._together([(step, blocks, first)], "readout")
@@ -312,7 +312,7 @@ class Run:
 
     def forget(self) -> None:
         """Drops what only further layers would use, before answers are made."""
-        if isinstance(self.engine, Linear):
+        if isinstance(self.engine, PlannedBackend):
             for cache in self.engine.cache.values():
                 cache.clear()
 
@@ -322,14 +322,14 @@ class Run:
         for item in self.program.noises:
             for problem in problems:
                 self._fill(item, index, problem)
-            self.engine.upkeep.ready.add((item.stream, item.slot))
+            self.engine.derived_slots.ready.add((item.stream, item.slot))
         if self.program.noises and isinstance(self.engine, Reference):
-            self.engine.upkeep.refresh(problems)
+            self.engine.derived_slots.refresh(problems)
 
     def _fill(self, item: Input, index: int, problem: Problem) -> None:
         slot = self.program.stream(item.stream).slot(item.slot)
-        z = problem.z[item.stream]
-        if isinstance(self.engine, Linear):
+        z = problem.residuals[item.stream]
+        if isinstance(self.engine, PlannedBackend):
             self.engine.fill(problem, item.stream, item.slot, self._drawn(item, index, problem))
             return
         if item.name in self.noise:
@@ -342,17 +342,17 @@ class Run:
             made = draw(kind, self.batch.seeds[problem.number], item.name, index, len(z), slot.width)
             rows = torch.as_tensor(made, device=z.device)
         rows = rows.to(self.engine.dtype).to(torch.float64)
-        problem.z[item.stream] = self.engine.upkeep.coordinates.replaced(item.stream, item.slot, z, rows)
+        problem.residuals[item.stream] = self.engine.derived_slots.bases.replaced(item.stream, item.slot, z, rows)
 
-    def _drawn(self, item: Input, index: int, problem: Problem) -> Held:
+    def _drawn(self, item: Input, index: int, problem: Problem) -> SlotValue:
         """A random field that is drawn where it is read."""
         if item.name in self.noise:
             rows = self.noise[item.name][problem.number, index]
-            return Dense(rows[self.batch.layouts[item.stream].rows(problem.number)])
+            return DenseSlot(rows[self.batch.layouts[item.stream].rows(problem.number)])
         kind = cast(Literal["gumbel", "normal", "uniform"], item.kind)
-        seed, tokens = self.batch.seeds[problem.number], len(problem.z[item.stream])
+        seed, tokens = self.batch.seeds[problem.number], len(problem.residuals[item.stream])
         width = self.program.stream(item.stream).slot(item.slot).width
-        device = cast(Residual, problem.z[item.stream]).device
+        device = cast(Residual, problem.residuals[item.stream]).device
         order, columns = np.arange(tokens), np.arange(width)
 
         def make(rows: Rows) -> Tensor:
@@ -363,7 +363,7 @@ class Run:
             made = noise_at(kind, seed, item.name, index, order, columns[column : column + 1])
             return torch.as_tensor(made[:, 0], device=device)
 
-        return Deferred(tokens, width, make, device, make_column)
+        return LazySlot(tokens, width, make, device, make_column)
 
     # ------------------------------------------------------------------ what answers ask
     def literal(self, problems: Sequence[Problem]) -> tuple[Reference, list[Problem]]:
@@ -371,33 +371,33 @@ class Run:
         if isinstance(self.engine, Reference):
             return self.engine, list(problems)
         engine = Reference(self.program, self.engine.weights, self.engine.dtype, self.engine.batched, self.engine.tiers)
-        engine.upkeep.ready = set(self.engine.upkeep.ready)
+        engine.derived_slots.ready = set(self.engine.derived_slots.ready)
         dense = []
         for problem in problems:
             z = {}
-            for name, residual in problem.z.items():
+            for name, residual in problem.residuals.items():
                 z[name] = cast(Residual, residual).dense()
             dense.append(Problem(z, problem.number))
-        engine.upkeep.refresh(dense)
+        engine.derived_slots.refresh(dense)
         return engine, dense
 
-    def held(self, problem: Problem, stream: str, slot: str) -> Held:
+    def held(self, problem: Problem, stream: str, slot: str) -> SlotValue:
         """A slot as the backend holds it."""
-        z = problem.z[stream]
-        return z.slot(slot) if isinstance(z, Residual) else Dense(self.read(problem, stream, slot))
+        z = problem.residuals[stream]
+        return z.slot(slot) if isinstance(z, Residual) else DenseSlot(self.read(problem, stream, slot))
 
     def read(self, problem: Problem, stream: str, slot: str) -> Tensor:
         """A slot of one problem, [tokens, width]."""
-        z = problem.z[stream]
+        z = problem.residuals[stream]
         if isinstance(z, Residual):
             return z.slot(slot).rows(slice(0, len(z)))
-        return self.engine.upkeep.coordinates.read(stream, slot, problem.z[stream])
+        return self.engine.derived_slots.bases.read(stream, slot, problem.residuals[stream])
 
     def defers(self, output: ProgramOutput, problems: Sequence[Problem]) -> bool:
         """Whether an output is a pair field that is made only where it is read."""
-        if output.kind != "pair" or not isinstance(self.engine, Linear):
+        if output.kind != "pair" or not isinstance(self.engine, PlannedBackend):
             return False
-        return isinstance(self.held(problems[0], output.stream, output.slot), Deferred | Sparse)
+        return isinstance(self.held(problems[0], output.stream, output.slot), LazySlot | IndexSlot)
 
     def indices(self, problems: Sequence[Problem], stream: str, slot: str) -> Tensor | None:
         """The index of every row of a one-hot slot, -1 for padding; None where it is held as an array."""
@@ -405,7 +405,7 @@ class Run:
         whole = joined_as(problems)
         for problem in problems if whole is None else [whole]:
             held = self.held(problem, stream, slot)
-            if not isinstance(held, Sparse) or not held.one_hot:
+            if not isinstance(held, IndexSlot) or not held.one_hot:
                 return None
             parts.append(held.index)
         if not self.batch.batched:
@@ -417,11 +417,11 @@ class Run:
         """Whether a layer left every field it writes as it was."""
         for step in self.program.layer:
             for name, slot in step.writes:
-                if isinstance(self.engine, Linear):
+                if isinstance(self.engine, PlannedBackend):
                     if not self.engine.unchanged(old, new, name, slot):
                         return False
                     continue
-                if not self.engine.upkeep.coordinates.unchanged(name, slot, old[name], new[name]):
+                if not self.engine.derived_slots.bases.unchanged(name, slot, old[name], new[name]):
                     return False
         return True
 

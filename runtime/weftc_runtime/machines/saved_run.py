@@ -30,9 +30,9 @@ from weftc_runtime.errors import RunError
 from weftc_runtime.format.program import Program
 from weftc_runtime.format.tensors import slots_read
 from weftc_runtime.machines.collective import ALONE, Collective
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.plan.instructions import AttendPlan
-from weftc_runtime.plan.slots import Deferred, Dense, Held, Sparse, Uniform, blocks
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot, blocks
 
 if TYPE_CHECKING:
     from weftc_runtime.machines.run import Run
@@ -108,17 +108,17 @@ class SavedRun:
         problem = run.problems[0]
         for stream, slot, form, parts in told["fields"]:
             arrays = {part: self._part(place, files, run, stream) for part, files in parts.items()}
-            tokens, width = len(problem.z[stream]), run.program.stream(stream).slot(slot).width
+            tokens, width = len(problem.residuals[stream]), run.program.stream(stream).slot(slot).width
             held = _held(form, arrays, tokens, width)
-            if isinstance(run.engine, Linear):
+            if isinstance(run.engine, PlannedBackend):
                 run.engine.fill(problem, stream, slot, held)
             else:
                 rows = held.rows(slice(0, tokens))
-                replaced = run.engine.upkeep.coordinates.replaced
-                problem.z[stream] = replaced(stream, slot, problem.z[stream], rows)
-            run.engine.upkeep.ready.add((stream, slot))
-        if not isinstance(run.engine, Linear):
-            run.engine.upkeep.refresh(list(run.problems))
+                replaced = run.engine.derived_slots.bases.replaced
+                problem.residuals[stream] = replaced(stream, slot, problem.residuals[stream], rows)
+            run.engine.derived_slots.ready.add((stream, slot))
+        if not isinstance(run.engine, PlannedBackend):
+            run.engine.derived_slots.refresh(list(run.problems))
         run.layers[0] = self._layer = int(told["layers"])
         self._wrote = time.monotonic()
         return self._layer
@@ -128,7 +128,7 @@ class SavedRun:
         opened = [(first, np.load(place / name, mmap_mode="r")) for name, first in files.items()]
         if len(opened) == 1 and opened[0][0] < 0:
             return np.array(opened[0][1])
-        begin, end = self.collective.rows(stream, len(run.problems[0].z[stream]))
+        begin, end = self.collective.rows(stream, len(run.problems[0].residuals[stream]))
         pieces = [rows[max(0, begin - first) : max(0, end - first)] for first, rows in sorted(opened, key=_first)]
         return np.concatenate(pieces)
 
@@ -140,7 +140,7 @@ class SavedRun:
     def layer_done(self, run: Run, layers: int, started: Mapping[str, Tensor]) -> None:
         """A state is written where it is due. What a layer keeps for the next one and that rounds otherwise than if it
         were made anew (exponentials) is dropped after every layer: where states were written changes no bit."""
-        if isinstance(run.engine, Linear) and any(head.kept for _, head in run.engine.prepared.plan.heads()):
+        if isinstance(run.engine, PlannedBackend) and any(head.kept for _, head in run.engine.prepared.plan.heads()):
             run.forget()
         if self.due():
             self.save(run, layers, started)
@@ -204,40 +204,41 @@ def _first(opened: tuple[int, Array]) -> int:
     return opened[0]
 
 
-def _parts(held: Held, by_row: bool) -> tuple[str, dict[str, Array]]:
+def _parts(held: SlotValue, by_row: bool) -> tuple[str, dict[str, Array]]:
     """How a slot is held, and the arrays of it; `by_row`: each with an entry for every row."""
-    if isinstance(held, Sparse) and (held.place is None or not by_row):
+    if isinstance(held, IndexSlot) and (held.place is None or not by_row):
         arrays = {"index": held.index, "place": held.place, "values": held.values}
         return "sparse", {name: array.cpu().numpy() for name, array in arrays.items() if array is not None}
-    if isinstance(held, Uniform):
+    if isinstance(held, UniformSlot):
         return "uniform", {"row": held.row.cpu().numpy()}
-    if isinstance(held, Dense):
+    if isinstance(held, DenseSlot):
         return "dense", {"value": held.value.cpu().numpy()}
     rows = [held.rows(part).cpu().numpy() for part in blocks(held.tokens, held.width)]
     return "dense", {"value": np.concatenate(rows) if rows else np.zeros((0, held.width))}
 
 
-def _held(form: str, arrays: Mapping[str, Array], tokens: int, width: int) -> Held:
+def _held(form: str, arrays: Mapping[str, Array], tokens: int, width: int) -> SlotValue:
     found = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if form == "sparse":
-        return Sparse(tokens, width, found["index"], found.get("place"), found.get("values"))
-    return Uniform(found["row"], tokens) if form == "uniform" else Dense(found["value"])
+        return IndexSlot(tokens, width, found["index"], found.get("place"), found.get("values"))
+    return UniformSlot(found["row"], tokens) if form == "uniform" else DenseSlot(found["value"])
 
 
 def changed_fields(run: Run) -> Iterator[tuple[str, str]]:
     """The fields that layers write, but for those that the next layer makes anew before anything reads them."""
     places = dict.fromkeys(place for step in run.program.layer for place in step.writes)
     for stream, slot in places:
-        if run.program.stream(stream).slot(slot).role != "field" or (stream, slot) not in run.engine.upkeep.ready:
+        ready = (stream, slot) in run.engine.derived_slots.ready
+        if run.program.stream(stream).slot(slot).role != "field" or not ready:
             continue
-        deferred = isinstance(run.held(run.problems[0], stream, slot), Deferred)
+        deferred = isinstance(run.held(run.problems[0], stream, slot), LazySlot)
         if not deferred or not _is_made_anew(run, (stream, slot)):
             yield stream, slot
 
 
 def _is_made_anew(run: Run, place: tuple[str, str]) -> bool:
     """Whether a layer clears a slot before it reads it, itself or through a derived one."""
-    if not isinstance(run.engine, Linear):
+    if not isinstance(run.engine, PlannedBackend):
         return False
     streams = {stream.name: stream for stream in run.program.streams}
     made_of = {place}

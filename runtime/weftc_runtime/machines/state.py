@@ -15,7 +15,7 @@ from weftc_runtime.machines.faults import Fault
 class Problem:
     """One problem of a batch: the residual of every stream, in float64 with fields rounded to the storage dtype."""
 
-    z: dict[str, Tensor]
+    residuals: dict[str, Tensor]
     number: int = 0  # its place in the batch
     faults: dict[tuple[str, str], Fault] = field(default_factory=dict)  # rows of slots without a value, and why
     zeros: dict[tuple[str, ...], Tensor] = field(default_factory=dict)  # rows where a derived norm took its fallback
@@ -25,4 +25,4 @@ class Problem:
     kept: dict[int, list[Any]] = field(default_factory=dict)  # what was last seen to keep each condition
 
     def copy(self) -> Problem:
-        return Problem(dict(self.z), self.number, dict(self.faults), dict(self.zeros), nulls=self.nulls)
+        return Problem(dict(self.residuals), self.number, dict(self.faults), dict(self.zeros), nulls=self.nulls)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.machines.residual import Residual
-from weftc_runtime.plan.narrow import Lens
-from weftc_runtime.plan.slots import Dense, Uniform
+from weftc_runtime.plan.narrow import NarrowMatrices
+from weftc_runtime.plan.slots import DenseSlot, UniformSlot
 from weftc_runtime.reference.weights import Weights
 
 
@@ -33,12 +33,12 @@ class Stored:
         object.__setattr__(self, "plain", plain)
 
 
-def stored(residual: Residual, lens: Lens, weights: Weights, names: Sequence[str]) -> Stored | None:
+def stored(residual: Residual, narrow: NarrowMatrices, weights: Weights, names: Sequence[str]) -> Stored | None:
     """The features that some matrices of a lens make, side by side; None where they must be computed."""
     place: list[int] = []
     factor: list[float] = []
     inner: list[int] = []
-    source: tuple[str, Dense] | None = None
+    source: tuple[str, DenseSlot] | None = None
     constant: list[float] = []
     for name in names:
         if not weights.copies(name):
@@ -48,15 +48,15 @@ def stored(residual: Residual, lens: Lens, weights: Weights, names: Sequence[str
             constant.append(0.0)
             if coefficient == 0:
                 continue
-            at = lens.columns[column]
+            at = narrow.columns[column]
             slot = next(s for s in residual.stream.slots if s.offset <= at < s.offset + s.width)
             if slot.role == "derived":
                 return None
             held = residual.slot(slot.name)
-            if isinstance(held, Uniform):
+            if isinstance(held, UniformSlot):
                 constant[feature] = float(held.row[0, at - slot.offset]) * coefficient
                 continue
-            if not isinstance(held, Dense) or (source is not None and source[0] != slot.name):
+            if not isinstance(held, DenseSlot) or (source is not None and source[0] != slot.name):
                 return None
             source = (slot.name, held)
             place.append(feature)

@@ -26,7 +26,7 @@ from weftc_runtime.machines.affine import Affine, Numbers
 from weftc_runtime.machines.exponentials import Kept
 from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.plan.instructions import Uncovered
-from weftc_runtime.plan.slots import Dense, Held
+from weftc_runtime.plan.slots import DenseSlot, SlotValue
 
 LONG = 1 << 32  # entries of matrices to pass over in one call, so that a run can be interrupted
 Place: TypeAlias = tuple[str, str, int]  # stream, slot, column of the slot
@@ -111,13 +111,13 @@ class Tape:
             for head in step.heads:
                 known = [] if step is following else heads_kept.every_kept(heads_kept.still(head.call))
                 if known:
-                    turned = head.call.plan.turned
+                    turned = head.call.plan.transposed
                     head.kept = next((kept for kept in known if kept.turned == turned), known[0])
                     continue
                 other = torch.from_numpy(head.other.at(self.cells, len(head.call.keys)))
                 head.kept = heads_kept.serving(head.call, other, self.dtype, self.kernels, anew)
 
-    def slots(self) -> dict[str, dict[str, Held]]:
+    def slots(self) -> dict[str, dict[str, SlotValue]]:
         """The slots that the cells make up."""
         found: dict[str, dict[str, list[Tensor]]] = {}
         for (stream, slot, _), cell, tokens in zip(self.places, self.cells, self.tokens, strict=True):
@@ -125,7 +125,7 @@ class Tape:
             found.setdefault(stream, {}).setdefault(slot, []).append(column)
         return {
             stream: {
-                slot: Dense(columns[0] if len(columns) == 1 else torch.cat(columns, 1))
+                slot: DenseSlot(columns[0] if len(columns) == 1 else torch.cat(columns, 1))
                 for slot, columns in slots.items()
             }
             for stream, slots in found.items()
@@ -176,7 +176,7 @@ class Tape:
     def _head(self, head: HeadTape) -> native.HeadStruct:
         kept, call = head.kept, head.call
         assert kept is not None
-        query_base, key_base = kept.bases(call.plan.turned)
+        query_base, key_base = kept.bases(call.plan.transposed)
         out = native.HeadStruct(queries=call.queries, keys=len(call.keys), kind=KINDS[call.plan.head.weighting.kind])
         out.writes, out.own_key = len(head.value), head.self_score is not None
         out.own, out.other = self._affine(head.own), self._affine(head.other)
@@ -185,7 +185,7 @@ class Tape:
             out.self_value = self._array(native.AffineStruct, [self._affine(value) for value in head.self_value])
         out.value = self._array(c_double, head.value)
         out.key_base, out.query_base = address(key_base), address(query_base)
-        out.slack = kept.room(call.plan.turned)
+        out.slack = kept.room(call.plan.transposed)
         return out
 
     def _passes(self, step: StepTape) -> list[native.Pass]:
@@ -193,7 +193,7 @@ class Tape:
         passes: list[tuple[Kept, list[int]]] = []
         for index, head in enumerate(step.heads):
             assert head.kept is not None
-            side = 0 if head.call.plan.turned == head.kept.turned else 1
+            side = 0 if head.call.plan.transposed == head.kept.turned else 1
             free = next((pair for kept, pair in passes if kept is head.kept and pair[side] < 0), None)
             if free is None:
                 free = [-1, -1]

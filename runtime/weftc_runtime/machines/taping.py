@@ -22,7 +22,7 @@ from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.tape import HeadTape, Place, StepTape, Tape, WriteTape
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, Plan, SlotWrite
-from weftc_runtime.plan.narrow import Lens
+from weftc_runtime.plan.narrow import NarrowMatrices
 
 MOST = 8  # heads of a step, columns that a head or a step writes: MOST_WRITES of layers.cpp
 NATIVE = 1 << 24  # entries of matrices to pass over from which compiling the native kernels pays
@@ -127,7 +127,7 @@ class Maker:
             for column in range(slot.width):
                 adds = []
                 for number in write.heads:
-                    columns = calls[number].lens.writes
+                    columns = calls[number].narrow.writes
                     if slot.offset + column in columns:
                         adds.append((number, columns.index(slot.offset + column)))
                 cell = index[write.stream, write.slot, column]
@@ -141,17 +141,17 @@ class Maker:
             return [Affine() for _ in range(slot.width)]
         if write.carry == "keep":
             return [Affine(terms={index[write.stream, write.slot, c]: 1.0}) for c in range(slot.width)]
-        lens, _ = self.carry(attend.attend.carry[write.stream], write.slot, slot.columns)
-        rows: tuple[Row, ...] = rows_of(cast(Lens, lens), frame.residual, "carry", {})
+        narrow, _ = self.carry(attend.attend.carry[write.stream], write.slot, slot.columns)
+        rows: tuple[Row, ...] = rows_of(cast(NarrowMatrices, narrow), frame.residual, "carry", {})
         return [frame.affine(row) for row in rows]
 
     def _head(self, call: HeadTask, frames: Mapping[str, Frame]) -> HeadTape:
-        lens, known = call.lens, call.lens.kept
+        narrow, known = call.narrow, call.narrow.kept
         query, keys = frames[call.query.stream.name], frames[call.keys.stream.name]
         own, other = Affine(), Affine()
         for part, numbers in heads_kept.terms(call):
-            left = rows_of(lens.query, call.query, part.q, known)
-            right = rows_of(lens.keys, call.keys, part.k, known)
+            left = rows_of(narrow.query, call.query, part.q, known)
+            right = rows_of(narrow.keys, call.keys, part.k, known)
             for number in numbers:
                 q, k = query.affine(left[number]), keys.affine(right[number])
                 if q.is_number:
@@ -161,18 +161,18 @@ class Maker:
                 else:
                     raise NotAffine(call.plan.head.name)
         self_score, self_value = None, []
-        key = lens.head.self_key
+        key = narrow.head.self_key
         if key is not None and key.row is not None:
-            self_score = query.affine(rows_of(lens.query, call.query, key.row, known)[0])
-            rows = rows_of(lens.query, call.query, key.value, known) if key.value else ((),) * len(lens.writes)
+            self_score = query.affine(rows_of(narrow.query, call.query, key.row, known)[0])
+            rows = rows_of(narrow.query, call.query, key.value, known) if key.value else ((),) * len(narrow.writes)
             self_value = [query.affine(row) for row in rows]
         return HeadTape(call, own, other, self._value(call, keys), self_score, self_value)
 
     def _value(self, call: HeadTask, keys: Frame) -> list[float]:
-        lens = call.lens
+        narrow = call.narrow
         if call.plan.head.weighting.kind in NUMBER_HEADS:
-            return cast(list[float], lens.weights["value"][:, 0].tolist())
-        values = [keys.affine(row) for row in rows_of(lens.value, call.keys, "value", lens.kept)]
+            return cast(list[float], narrow.weights["value"][:, 0].tolist())
+        values = [keys.affine(row) for row in rows_of(narrow.value, call.keys, "value", narrow.kept)]
         if not all(value.is_number for value in values):
             raise NotAffine(call.plan.head.name)
         return [value.constant for value in values]

@@ -15,7 +15,7 @@ from weftc_runtime.machines.heads_stream_joined import joined_shared_rows
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan.instructions import AttendPlan, SlotWrite, Uncovered
 from weftc_runtime.plan.prepared import Prepared
-from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse, Uniform, blocks
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot, blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,55 +32,56 @@ class Writer:
         residual: Residual,
         calls: list[HeadTask],
         given: Mapping[int, HeadOutput],
-    ) -> Held:
+    ) -> SlotValue:
         slot = residual.stream.slot(write.slot)
         columns = range(slot.offset, slot.offset + slot.width)
         if write.form in ("deferred", "sparse") and write.carry != "clear" and write.heads:
             before = residual.slot(write.slot)  # the plan counts on a slot that is still empty
-            if not isinstance(before, Uniform) or bool(before.row.any()):
+            if not isinstance(before, UniformSlot) or bool(before.row.any()):
                 raise Uncovered(f"slot {write.slot} of {write.stream} is not empty")
         if write.form == "deferred" and write.heads:
             return self.deferred([calls[i] for i in write.heads], columns)
         if write.form == "sparse" and len(write.heads) == 1:
             held = given[write.heads[0]].held
-            assert isinstance(held, Sparse)
+            assert isinstance(held, IndexSlot)
             return held
         total: Tensor | None = None
         if write.carry != "clear" or not write.heads:
             base = self._carried(write, plan, residual)
             if not write.heads:
                 return base
-            total = base.row if isinstance(base, Uniform) else base.rows(slice(0, len(residual)))
+            total = base.row if isinstance(base, UniformSlot) else base.rows(slice(0, len(residual)))
         for index in write.heads:
             out = given[index].out
             assert out is not None
-            part = _columns_of(out, calls[index].lens.writes, columns)
+            part = _columns_of(out, calls[index].narrow.writes, columns)
             if total is not None:
                 total = total + part
             else:  # sums over segments are nobody else's; -0.0 becomes 0.0
                 total = part.add_(0.0) if calls[index].plan.strategy == "segment" else part + 0.0
         assert total is not None
         if write.form == "uniform" and len(total) == 1:
-            return Uniform(total, len(residual))
-        return Dense(total if len(total) == len(residual) else total.expand(len(residual), -1))
+            return UniformSlot(total, len(residual))
+        return DenseSlot(total if len(total) == len(residual) else total.expand(len(residual), -1))
 
-    def _carried(self, write: SlotWrite, plan: AttendPlan, residual: Residual) -> Held:
+    def _carried(self, write: SlotWrite, plan: AttendPlan, residual: Residual) -> SlotValue:
         """A slot after the carry, before the heads."""
         slot = residual.stream.slot(write.slot)
         if write.carry == "clear":
-            return Uniform(torch.zeros(1, slot.width, dtype=torch.float64, device=self.device), len(residual))
+            return UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64, device=self.device), len(residual))
         if write.carry == "keep":
             return residual.slot(write.slot)
-        lens, weights = self.prepared.carry(plan.attend.carry[write.stream], write.slot, slot.columns)
-        if all(isinstance(residual.slot(name), Uniform) for name in lens.slots(residual.stream)):
-            return Uniform(weights.linear(lens.read(residual, slice(0, 1)), "carry"), len(residual))
+        narrow, weights = self.prepared.carry(plan.attend.carry[write.stream], write.slot, slot.columns)
+        if all(isinstance(residual.slot(name), UniformSlot) for name in narrow.slots(residual.stream)):
+            return UniformSlot(weights.linear(narrow.read(residual, slice(0, 1)), "carry"), len(residual))
 
         def carry(rows: slice) -> Tensor:
-            return weights.linear(lens.read(residual, rows), "carry")
+            return weights.linear(narrow.read(residual, rows), "carry")
 
-        return Dense(torch.cat(each(carry, blocks(len(residual), max(len(lens.columns), slot.width)), self.device)))
+        rows = blocks(len(residual), max(len(narrow.columns), slot.width))
+        return DenseSlot(torch.cat(each(carry, rows, self.device)))
 
-    def deferred(self, calls: list[HeadTask], columns: range) -> Deferred:
+    def deferred(self, calls: list[HeadTask], columns: range) -> LazySlot:
         """A slot that heads with few keys fill: rows are made when they are read."""
         makers: list[Callable[[Rows], list[Tensor]]] = []
         groups = calls[0].groups
@@ -93,12 +94,12 @@ class Writer:
                 makers.append(shared_rows(calls))
             total: Tensor | None = None
             for call, out in zip(calls, makers[0](rows), strict=True):
-                part = _columns_of(out, call.lens.writes, columns)
+                part = _columns_of(out, call.narrow.writes, columns)
                 total = part + 0.0 if total is None else total + part
             assert total is not None
             return total
 
-        return Deferred(len(calls[0].query), len(columns), make, self.device)
+        return LazySlot(len(calls[0].query), len(columns), make, self.device)
 
 
 def _columns_of(out: Tensor, writes: tuple[int, ...], columns: range) -> Tensor:

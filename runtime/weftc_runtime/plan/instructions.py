@@ -41,12 +41,12 @@ class HeadPlan:
     head: Head
     strategy: Strategy
     why: str
-    once: bool = False  # all queries look the same: it runs for one of them
-    share: int = 0  # heads of a sub-layer with the same number share their scores
+    uniform_query: bool = False  # all queries look the same: it runs for one of them
+    score_group: int = 0  # heads of a sub-layer with the same number share their scores
     index: str = ""  # the key slot that says for which query a key counts (segment, members)
     kept: tuple[KeptPart, ...] = ()  # what of the score no layer changes; all else is of the query or the key alone
-    costs: int = -1  # heads with the same number keep the same exponentials
-    turned: bool = False  # seen from the other side: their queries are its keys
+    cost_group: int = -1  # heads with the same number keep the same exponentials
+    transposed: bool = False  # seen from the other side: their queries are its keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Plan:
         costs: dict[int, list[str]] = {}
         for _, head in self.heads():
             if head.kept:
-                costs.setdefault(head.costs, []).append(head.head.name)
+                costs.setdefault(head.cost_group, []).append(head.head.name)
         for path, sublayers in self.steps.items():
             lines.append(f"step {path}")
             for sublayer in sublayers:
@@ -137,9 +137,10 @@ def _shown(sublayer: SublayerPlan, costs: Mapping[int, list[str]]) -> Iterator[s
         if not write.heads and write.carry == "clear":
             yield f"{write.stream}.{write.slot} cleared"
     for plan in sublayer.heads:
-        once = ", once for all queries" if plan.once else ""
-        shared = [other.head.name for other in sublayer.heads if other.share == plan.share and other is not plan]
+        once = ", once for all queries" if plan.uniform_query else ""
+        same_scores = [other for other in sublayer.heads if other.score_group == plan.score_group]
+        shared = [other.head.name for other in same_scores if other is not plan]
         share = f", scores shared with {', '.join(shared)}" if shared and plan.strategy == "stream" else ""
-        same = [name for name in costs.get(plan.costs, []) if name != plan.head.name]
+        same = [name for name in costs.get(plan.cost_group, []) if name != plan.head.name]
         matrix = f", one matrix with {', '.join(same)}" if plan.kept and same else ""
         yield f"head {plan.head.name}: {plan.strategy}{once}{share} ({plan.why}{matrix})"

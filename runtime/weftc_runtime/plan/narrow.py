@@ -21,7 +21,7 @@ from weftc_runtime.reference.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
-class Lens:
+class NarrowMatrices:
     """The columns that some matrices read, and the matrices over these columns alone."""
 
     columns: tuple[int, ...]
@@ -29,7 +29,7 @@ class Lens:
     known: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)  # slots
 
     @classmethod
-    def of(cls, matrices: Mapping[str, Tensor]) -> Lens:
+    def of(cls, matrices: Mapping[str, Tensor]) -> NarrowMatrices:
         tables = {name: matrix if matrix.dim() == 2 else matrix[None] for name, matrix in matrices.items()}
         used: set[int] = set()
         for table in tables.values():
@@ -70,20 +70,20 @@ def written(matrix: Tensor) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadLens:
+class NarrowHead:
     """A head over narrow residuals: `head` names streams `query` and `keys` and the matrices of `weights`."""
 
     head: Head
-    query: Lens  # score, masks, self key
-    keys: Lens  # score and masks
-    value: Lens  # value
-    own: Lens  # what a query gets when no key is eligible
+    query: NarrowMatrices  # score, masks, self key
+    keys: NarrowMatrices  # score and masks
+    value: NarrowMatrices  # value
+    own: NarrowMatrices  # what a query gets when no key is eligible
     writes: tuple[int, ...]  # columns of the query stream that the head adds to, in order
     weights: Weights
     kept: dict[Any, Any] = field(default_factory=dict)  # what runs found out and later ones may use
 
     @classmethod
-    def of(cls, head: Head, tensors: Mapping[str, Tensor], joined: bool = False) -> HeadLens:
+    def of(cls, head: Head, tensors: Mapping[str, Tensor], joined: bool = False) -> NarrowHead:
         """`joined`: the lens of the keys reads the columns of the value too, as `HeadRun` expects."""
         query: dict[str, Tensor] = {}
         keys: dict[str, Tensor] = {}
@@ -126,10 +126,10 @@ class HeadLens:
             own = replace(own, value="self.value" if own.value and writes else "", row=row)
         name = "value" if head.value and writes else ""
         alone = {"own.value": query["self.value"]} if "self.value" in query else {}
-        lenses = Lens.of(query), Lens.of(keys), Lens.of(value), Lens.of(alone)
-        narrow = replace(head, query="query", keys="keys", score=score, masks=masks, self_key=own, value=name)
-        matrices = {name: matrix for lens in lenses for name, matrix in lens.matrices.items()} | scalars
-        return cls(narrow, *lenses, writes, Weights(matrices))
+        lenses = NarrowMatrices.of(query), NarrowMatrices.of(keys), NarrowMatrices.of(value), NarrowMatrices.of(alone)
+        over = replace(head, query="query", keys="keys", score=score, masks=masks, self_key=own, value=name)
+        matrices = {name: matrix for narrow in lenses for name, matrix in narrow.matrices.items()} | scalars
+        return cls(over, *lenses, writes, Weights(matrices))
 
     def fallback(self, query: Residual, rows: Rows) -> Tensor:
         """What these queries get that have no eligible key, (rows, writes)."""
@@ -145,24 +145,24 @@ class HeadLens:
 
 
 @dataclass(frozen=True, slots=True)
-class FFNLens:
+class NarrowFFN:
     """A feed-forward over the columns it reads and those it writes."""
 
     source: FFN
     ffn: FFN
-    lens: Lens
+    reads: NarrowMatrices
     writes: tuple[int, ...]
     weights: Weights
 
     @classmethod
-    def of(cls, ffn: FFN, tensors: Mapping[str, Tensor]) -> FFNLens:
+    def of(cls, ffn: FFN, tensors: Mapping[str, Tensor]) -> NarrowFFN:
         carry, out = tensors[ffn.carry], tensors[ffn.out]
         moved = (carry != torch.eye(len(carry), dtype=carry.dtype, device=carry.device)).any(1)
         writes = tuple(sorted(written(out) | set(moved.nonzero()[:, 0].tolist())))
         matrices = {"a": tensors[ffn.a], "carry": only_rows(carry, writes)}
         if ffn.b is not None:
             matrices["b"] = tensors[ffn.b]
-        lens = Lens.of(matrices)
-        narrow = replace(ffn, a="a", b=None if ffn.b is None else "b", carry="carry", out="out")
-        weights = Weights({**lens.matrices, "out": only_rows(out, writes)})
-        return cls(ffn, narrow, lens, writes, weights)
+        reads = NarrowMatrices.of(matrices)
+        over = replace(ffn, a="a", b=None if ffn.b is None else "b", carry="carry", out="out")
+        weights = Weights({**reads.matrices, "out": only_rows(out, writes)})
+        return cls(ffn, over, reads, writes, weights)

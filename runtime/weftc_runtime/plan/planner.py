@@ -26,7 +26,7 @@ from weftc_runtime.plan.instructions import (
     Uncovered,
     Versions,
 )
-from weftc_runtime.plan.narrow import FFNLens
+from weftc_runtime.plan.narrow import NarrowFFN
 from weftc_runtime.plan.reads import Reads
 from weftc_runtime.plan.staying import Staying
 from weftc_runtime.plan.structure import copies, is_identity, query_is_key, slots_of, slots_written
@@ -115,7 +115,7 @@ class _Planner:
                 continue
             made = self._ffn(sublayer)
             stream = self.streams[sublayer.stream]
-            written_slots = slots_written(stream, FFNLens.of(sublayer, self.tensors).writes)
+            written_slots = slots_written(stream, NarrowFFN.of(sublayer, self.tensors).writes)
             derived = all(stream.slot(name).role == "derived" for name in written_slots)
             later = self._read_later(step.sublayers[index + 1 :], sublayer.stream)
             dead = derived and not later & set(written_slots)
@@ -133,12 +133,12 @@ class _Planner:
         for sublayer in sublayers:
             if isinstance(sublayer, FFN):
                 if sublayer.stream == stream:
-                    made = FFNLens.of(sublayer, self.tensors)
+                    made = NarrowFFN.of(sublayer, self.tensors)
                     if any(
                         self.streams[stream].slot(n).role != "derived"
                         for n in slots_written(self.streams[stream], made.writes)
                     ):
-                        found.update(made.lens.slots(self.streams[stream]))
+                        found.update(made.reads.slots(self.streams[stream]))
                 continue
             for head in sublayer.heads:
                 if head.query == stream:
@@ -162,9 +162,9 @@ class _Planner:
     # ------------------------------------------------------------------ feed-forwards
     def _ffn(self, ffn: FFN) -> FFNPlan:
         stream = self.streams[ffn.stream]
-        lens = FFNLens.of(ffn, self.tensors)
-        read = {self.forms[stream.name, name] for name in lens.lens.slots(stream)}
-        slots = slots_written(stream, lens.writes)
+        narrow = NarrowFFN.of(ffn, self.tensors)
+        read = {self.forms[stream.name, name] for name in narrow.reads.slots(stream)}
+        slots = slots_written(stream, narrow.writes)
         if read <= {"uniform", "zero"} and ffn.function not in ("unit", "layer"):
             return FFNPlan(ffn, "uniform")
         if ffn.function == "product" and len(slots) == 1 and ffn.b is not None:
@@ -172,7 +172,9 @@ class _Planner:
                 source = copies(self.tensors[index], stream)
                 if source is not None and self._scales_index(ffn, number, source, stream, slots[0]):
                     return FFNPlan(ffn, "sparse", number=number, index=source[0])
-        wide = [n for n in lens.lens.slots(stream) if self.forms[stream.name, n] in WIDE and stream.slot(n).width > 1]
+        wide = [
+            n for n in narrow.reads.slots(stream) if self.forms[stream.name, n] in WIDE and stream.slot(n).width > 1
+        ]
         pair = len(slots) == 1 and any(stream.slot(n).width == stream.slot(slots[0]).width for n in wide)
         if pair and stream.slot(slots[0]).role != "field":
             return FFNPlan(ffn, "deferred")
@@ -244,22 +246,22 @@ class _Planner:
             form = "uniform" if read <= {"uniform", "zero"} else "dense"
         elif adding and not cleared:
             base = {self.forms[stream.name, n] for n in slots_of(rows, stream)}
-            if base <= {"uniform", "zero"} and all(heads[i].once for i in adding):
+            if base <= {"uniform", "zero"} and all(heads[i].uniform_query for i in adding):
                 form = "uniform"
         return SlotWrite(stream.name, name, "keep" if kept else "clear" if cleared else "mix", tuple(adding), form)
 
     def _made(self, attend: Attend, heads: list[HeadPlan], stream: Stream, slot: str) -> Form:
         """How a slot that heads alone fill is held."""
-        if all(plan.once for plan in heads):
+        if all(plan.uniform_query for plan in heads):
             return "uniform"
         pairs = [plan for plan in heads if self._is_pair(plan.head, stream, slot)]
         first = heads[0]
         if len(heads) == 1 and pairs and first.strategy == "nearest" and first.head.self_key is None:
             return "sparse"
-        small = all(self.streams[plan.head.keys].size is not None and not plan.once for plan in heads)
+        small = all(self.streams[plan.head.keys].size is not None and not plan.uniform_query for plan in heads)
         tiled = all(plan.strategy in ("stream", "best") for plan in heads)
-        narrow = all(not self._any_wide(plan.head.query, self.reads.query(plan.head)) for plan in heads)
-        if pairs and small and tiled and narrow and stream.size is None:
+        thin = all(not self._any_wide(plan.head.query, self.reads.query(plan.head)) for plan in heads)
+        if pairs and small and tiled and thin and stream.size is None:
             return "deferred"
         return "dense"
 
@@ -282,7 +284,7 @@ class _Planner:
         if head.weighting.sharpness is not None:
             raise Uncovered(f"head {head.name} stands for an argmax at finite temperature, whose margin is measured")
         if query_is_key(head, self.streams[head.query], self.identity, self.tensors):
-            return HeadPlan(head, "self", "a token is nearest to itself; needs distinct tokens", share=share)
+            return HeadPlan(head, "self", "a token is nearest to itself; needs distinct tokens", score_group=share)
         other = any(mask.op == "other" for mask in head.masks)
         uniform = all(self.forms[head.query, name] in ("uniform", "zero") for name in query)
         once = uniform and head.self_key is None and not other
@@ -294,8 +296,8 @@ class _Planner:
         if index and head.masks and few:
             return HeadPlan(head, "members", f"only the keys that {index} names", once, share, index)
         plain = not head.masks and head.self_key is None
-        narrow = not self._any_wide(head.query, query) and not self._any_wide(head.keys, keys)
-        if plain and kind in ("argmax", "max") and self._fast(head.score) and narrow and stream.size is None:
+        thin = not self._any_wide(head.query, query) and not self._any_wide(head.keys, keys)
+        if plain and kind in ("argmax", "max") and self._fast(head.score) and thin and stream.size is None:
             return HeadPlan(head, "nearest" if kind == "argmax" else "best", _score_text(head.score), once, share)
         if kind in TILED and not decides and not other:
             kept = () if once else self.staying.parts(head)
@@ -315,7 +317,7 @@ class _Planner:
         found.update((item.stream, item.slot) for item in self.program.noises)
         for stream in self.program.streams:
             for ffn in stream.derived:  # in order of dependence
-                read = FFNLens.of(ffn, self.tensors).lens.slots(stream)
+                read = NarrowFFN.of(ffn, self.tensors).reads.slots(stream)
                 if any((stream.name, name) in found for name in read):
                     found.update((stream.name, name) for name in ffn.writes)
         return found

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from weftc_runtime.format.program import FFN, Head
 from weftc_runtime.plan.instructions import Plan
-from weftc_runtime.plan.narrow import FFNLens, HeadLens, Lens
+from weftc_runtime.plan.narrow import NarrowFFN, NarrowHead, NarrowMatrices
 from weftc_runtime.reference.weights import Weights
 
 
@@ -20,23 +20,23 @@ class Prepared:
 
     plan: Plan
     tensors: Mapping[str, Tensor]
-    heads: dict[int, HeadLens] = field(default_factory=dict)
-    ffns: dict[int, FFNLens] = field(default_factory=dict)
-    carries: dict[tuple[str, str], tuple[Lens, Weights]] = field(default_factory=dict)
+    heads: dict[int, NarrowHead] = field(default_factory=dict)
+    ffns: dict[int, NarrowFFN] = field(default_factory=dict)
+    carries: dict[tuple[str, str], tuple[NarrowMatrices, Weights]] = field(default_factory=dict)
     encoded: dict[Any, Any] = field(default_factory=dict)  # instructions of the native machine, or why there are none
 
-    def head(self, head: Head) -> HeadLens:
+    def head(self, head: Head) -> NarrowHead:
         if id(head) not in self.heads:
-            self.heads[id(head)] = HeadLens.of(head, self.tensors)
+            self.heads[id(head)] = NarrowHead.of(head, self.tensors)
         return self.heads[id(head)]
 
-    def ffn(self, ffn: FFN) -> FFNLens:
+    def ffn(self, ffn: FFN) -> NarrowFFN:
         if id(ffn) not in self.ffns:
-            self.ffns[id(ffn)] = FFNLens.of(ffn, self.tensors)
+            self.ffns[id(ffn)] = NarrowFFN.of(ffn, self.tensors)
         return self.ffns[id(ffn)]
 
-    def carry(self, name: str, slot: str, columns: slice) -> tuple[Lens, Weights]:
+    def carry(self, name: str, slot: str, columns: slice) -> tuple[NarrowMatrices, Weights]:
         if (name, slot) not in self.carries:
-            lens = Lens.of({"carry": self.tensors[name][columns]})
-            self.carries[name, slot] = lens, Weights(lens.matrices)
+            narrow = NarrowMatrices.of({"carry": self.tensors[name][columns]})
+            self.carries[name, slot] = narrow, Weights(narrow.matrices)
         return self.carries[name, slot]

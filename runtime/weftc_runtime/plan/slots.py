@@ -29,7 +29,7 @@ def count_of(rows: Rows, tokens: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dense:
+class DenseSlot:
     """(tokens, width), exactly as stored; `radius` bounds its error where it is not data."""
 
     value: Tensor
@@ -48,12 +48,12 @@ class Dense:
     def column(self, column: int) -> Tensor:
         return self.value[:, column].to(torch.float64)
 
-    def rounded(self, dtype: torch.dtype) -> Dense:
-        return Dense(self.value.to(dtype))
+    def rounded(self, dtype: torch.dtype) -> DenseSlot:
+        return DenseSlot(self.value.to(dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Uniform:
+class UniformSlot:
     """The same row (1, width) for every token."""
 
     row: Tensor
@@ -69,12 +69,12 @@ class Uniform:
     def column(self, column: int) -> Tensor:
         return self.row[:, column].expand(self.tokens)
 
-    def rounded(self, dtype: torch.dtype) -> Uniform:
-        return Uniform(self.row.to(dtype).to(torch.float64), self.tokens)
+    def rounded(self, dtype: torch.dtype) -> UniformSlot:
+        return UniformSlot(self.row.to(dtype).to(torch.float64), self.tokens)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sparse:
+class IndexSlot:
     """Entries (place, index): value. place None: entry t is of token t. values None: all 1. index -1: no entry."""
 
     tokens: int
@@ -122,14 +122,14 @@ class Sparse:
         out[self.place[hit]] = self.numbers()[hit]
         return out
 
-    def rounded(self, dtype: torch.dtype) -> Sparse:
+    def rounded(self, dtype: torch.dtype) -> IndexSlot:
         if self.values is None:
             return self
-        return Sparse(self.tokens, self.width, self.index, self.place, self.values.to(dtype).to(torch.float64))
+        return IndexSlot(self.tokens, self.width, self.index, self.place, self.values.to(dtype).to(torch.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Deferred:
+class LazySlot:
     """`make(rows)` computes rows (.., width); `make_column` one column, where that is cheaper than all."""
 
     tokens: int
@@ -150,11 +150,11 @@ class Deferred:
             out[block] = self.rows(block)[:, column]
         return out
 
-    def rounded(self, dtype: torch.dtype) -> Deferred:
-        return Deferred(self.tokens, self.width, self.make, self.device, self.make_column, dtype)
+    def rounded(self, dtype: torch.dtype) -> LazySlot:
+        return LazySlot(self.tokens, self.width, self.make, self.device, self.make_column, dtype)
 
 
-Held: TypeAlias = Dense | Uniform | Sparse | Deferred
+SlotValue: TypeAlias = DenseSlot | UniformSlot | IndexSlot | LazySlot
 
 
 def all_finite(value: Tensor) -> bool:
@@ -168,13 +168,13 @@ def blocks(tokens: int, width: int, entries: int | None = None) -> list[slice]:
     return [slice(start, min(tokens, start + size)) for start in range(0, tokens, size)]
 
 
-def sparse(held: Held) -> Sparse:
+def sparse(held: SlotValue) -> IndexSlot:
     """The entries of a slot that are not zero."""
-    if isinstance(held, Sparse):
+    if isinstance(held, IndexSlot):
         return held
-    device = held.row.device if isinstance(held, Uniform) else held.rows(slice(0, 1)).device
-    if isinstance(held, Uniform) and not bool(held.row.any()):
-        return Sparse(held.tokens, held.width, torch.full((held.tokens,), -1, dtype=torch.int32, device=device))
+    device = held.row.device if isinstance(held, UniformSlot) else held.rows(slice(0, 1)).device
+    if isinstance(held, UniformSlot) and not bool(held.row.any()):
+        return IndexSlot(held.tokens, held.width, torch.full((held.tokens,), -1, dtype=torch.int32, device=device))
     place, index, values = [], [], []
     for block in blocks(held.tokens, held.width):
         rows = held.rows(block)
@@ -186,17 +186,17 @@ def sparse(held: Held) -> Sparse:
     column = torch.cat(index)
     single = len(every) == held.tokens and bool((every == torch.arange(held.tokens, device=device)).all())
     ones = bool((found == 1).all())
-    return Sparse(held.tokens, held.width, column, None if single else every, None if ones else found)
+    return IndexSlot(held.tokens, held.width, column, None if single else every, None if ones else found)
 
 
-def same(one: Held, other: Held) -> bool:
+def same(one: SlotValue, other: SlotValue) -> bool:
     """Whether two slots hold the same numbers."""
     if one is other:
         return True
     if (one.tokens, one.width) != (other.tokens, other.width):
         return False
-    if isinstance(one, Uniform) and isinstance(other, Uniform):
+    if isinstance(one, UniformSlot) and isinstance(other, UniformSlot):
         return torch.equal(one.row, other.row)
-    if isinstance(one, Sparse) and isinstance(other, Sparse) and one.one_hot and other.one_hot:
+    if isinstance(one, IndexSlot) and isinstance(other, IndexSlot) and one.one_hot and other.one_hot:
         return torch.equal(one.index, other.index)
     return all(torch.equal(one.rows(block), other.rows(block)) for block in blocks(one.tokens, one.width))

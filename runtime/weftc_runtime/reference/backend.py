@@ -23,8 +23,8 @@ from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.format.program import FFN, HARD, Attend, Head, Program, ProgramStep, Sublayer
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import feed_forward as tokenwise
-from weftc_runtime.reference.coordinates import Blurred
-from weftc_runtime.reference.derived import Upkeep
+from weftc_runtime.reference.bases import Blurred
+from weftc_runtime.reference.derived import DerivedSlots
 from weftc_runtime.reference.feed_forward import Result, Stages, unwatched
 from weftc_runtime.reference.head import HeadResult, HeadRun
 from weftc_runtime.reference.weights import Weights
@@ -48,11 +48,11 @@ class Reference:
     pattern_tap: PatternTap | None = None
     own: tuple[int, nn.ModuleList] | None = None  # sites of the current layer alone, and the number of its first block
     edited: bool = False  # whether a hook has changed something in the current sub-layer
-    upkeep: Upkeep = field(init=False)
+    derived_slots: DerivedSlots = field(init=False)
     _fields: dict[str, Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.upkeep = Upkeep(self.program, self.weights)
+        self.derived_slots = DerivedSlots(self.program, self.weights)
         self._fields = {}
         for stream in self.program.streams:
             self._fields[stream.name] = torch.zeros(stream.width, dtype=torch.bool)
@@ -62,12 +62,12 @@ class Reference:
     @property
     def blurred(self) -> bool:
         """Whether a basis mixes slots, so that everything is known up to a bound only."""
-        return self.upkeep.coordinates.blurred
+        return self.derived_slots.bases.blurred
 
-    def aside(self) -> Reference:
+    def scratch_copy(self) -> Reference:
         """The same run for steps whose results are not kept: it reports, but nobody listens."""
         other = Reference(self.program, self.weights, self.dtype, self.batched, self.tiers, self.leads)
-        other.upkeep.ready = set(self.upkeep.ready)
+        other.derived_slots.ready = set(self.derived_slots.ready)
         return other
 
     # ------------------------------------------------------------------ steps
@@ -103,33 +103,33 @@ class Reference:
 
     def enter(self, problem: Problem, bounded: bool) -> None:
         """Starts a step: from here on the fields are data and everything else follows from them."""
-        problem.exact = self.upkeep.exact(problem)
-        problem.radii = self.upkeep.radii(problem) if bounded else None
+        problem.exact = self.derived_slots.exact(problem)
+        problem.radii = self.derived_slots.radii(problem) if bounded else None
 
     def _store(self, step: ProgramStep, problems: list[Problem]) -> None:
         """Rounds the fields to the storage dtype and brings the derived slots up to date."""
-        self.upkeep.ready.update(step.writes)
+        self.derived_slots.ready.update(step.writes)
         for problem in problems:
             for (name, slot), fault in problem.faults.items():
                 if self.program.stream(name).slot(slot).role == "field":
                     raise fault.told("")
-            for name, z in problem.z.items():
-                problem.z[name] = self.rounded(name, z)
-                self._check_fields(name, problem.z[name], problem.number, step)
-        self.upkeep.refresh(problems)
+            for name, z in problem.residuals.items():
+                problem.residuals[name] = self.rounded(name, z)
+                self._check_fields(name, problem.residuals[name], problem.number, step)
+        self.derived_slots.refresh(problems)
 
     def rounded(self, name: str, z: Tensor) -> Tensor:
         """The residual with its fields as the storage dtype holds them."""
         if self.dtype == torch.float64:
             return z
-        slots = self.upkeep.coordinates.slots(name, z)
+        slots = self.derived_slots.bases.slots(name, z)
         held = torch.where(self._fields[name].to(z.device), slots.to(self.dtype).to(torch.float64), slots)
-        return self.upkeep.coordinates.enter(name, held)
+        return self.derived_slots.bases.enter(name, held)
 
     def _check_fields(self, name: str, z: Tensor, number: int, step: ProgramStep) -> None:
         if z.is_meta or bool(torch.isfinite(z.detach()).all()):
             return
-        slots = self.upkeep.coordinates.slots(name, z.detach())
+        slots = self.derived_slots.bases.slots(name, z.detach())
         row, column = (int(i) for i in (~torch.isfinite(slots)).nonzero()[0])
         slot = next(s.name for s in self.program.stream(name).slots if s.offset <= column < s.offset + s.width)
         where = f"; problem {number} of the batch" if self.batched else ""
@@ -140,8 +140,9 @@ class Reference:
 
     # ------------------------------------------------------------------ sub-layers
     def _feed_forward(self, ffn: FFN, problems: list[Problem], sites: BlockSites, noted: bool, bounded: bool) -> None:
-        befores = [problem.z[ffn.stream].detach() for problem in problems]
-        feeding = [self.upkeep.feeding(problem, ffn, cast(RationalScores, problem.exact)) for problem in problems]
+        befores = [problem.residuals[ffn.stream].detach() for problem in problems]
+        feed = self.derived_slots.feeding
+        feeding = [feed(problem, ffn, cast(RationalScores, problem.exact)) for problem in problems]
         for problem, before, zero in zip(problems, befores, self._drive(feeding, sites.mlp()), strict=True):
             assert problem.exact is not None
             if bounded and problem.radii is not None:
@@ -154,7 +155,7 @@ class Reference:
         self, attend: Attend, problems: list[Problem], sites: BlockSites, name: str, noted: bool, bounded: bool
     ) -> None:
         outs = [self._carry(attend, problem, bounded) for problem in problems]
-        faults = [self.upkeep.carried(problem, attend) if problem.faults else {} for problem in problems]
+        faults = [self.derived_slots.carried(problem, attend) if problem.faults else {} for problem in problems]
         choices: list[dict[str, Choice]] = [{} for _ in problems]
         for head in attend.heads:
             for index, result in enumerate(self._head(head, problems, sites.head(head.name), name, noted, bounded)):
@@ -167,23 +168,23 @@ class Reference:
                     radii[head.query] = widen(radius + added(total, before.detach(), result.out.detach()))
                 choices[index][head.name] = result.choice
                 if result.lost is not None:
-                    for slot in self.upkeep.written_by(head):
+                    for slot in self.derived_slots.written_by(head):
                         place = (head.query, slot)
                         faults[index][place] = result.lost.joined(faults[index].get(place))
         for problem, (z, radii), choice, lost in zip(problems, outs, choices, faults, strict=True):
-            problem.z, problem.radii, problem.faults = z, radii, lost
+            problem.residuals, problem.radii, problem.faults = z, radii, lost
             if noted and problem.exact is not None:
                 problem.exact.ran(attend, choice)
 
     def _carry(
         self, attend: Attend, problem: Problem, bounded: bool
     ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
-        z = dict(problem.z)
+        z = dict(problem.residuals)
         radii = dict(problem.radii) if bounded and problem.radii is not None else None
         for stream, name in attend.carry.items():
-            z[stream] = self.weights.linear(problem.z[stream], name)
+            z[stream] = self.weights.linear(problem.residuals[stream], name)
             if radii is not None:
-                radii[stream] = self.weights.radius(problem.z[stream].detach(), radii[stream], name)
+                radii[stream] = self.weights.radius(problem.residuals[stream].detach(), radii[stream], name)
         return z, radii
 
     def _head(
@@ -201,8 +202,8 @@ class Reference:
             assert problem.exact is not None
             needed = problem.radii if _decides(head) or bounded or self.blurred else None
             null = problem.nulls.get(head.keys)
-            run = HeadRun(head, self.weights, problem.z, needed, problem.exact, bounded, noted, null)
-            run.watch(problem, self.upkeep)
+            run = HeadRun(head, self.weights, problem.residuals, needed, problem.exact, bounded, noted, null)
+            run.watch(problem, self.derived_slots)
             runs.append(run.run(listens))
         results = self._drive(runs, sites)
         if self.pattern_tap is not None and all(result.patterns for result in results):
@@ -252,21 +253,21 @@ class Reference:
             here = sites.resid(name, place)
             if not here:
                 continue
-            seen, edited = show(here, self.batched, [problem.z[name] for problem in problems])
+            seen, edited = show(here, self.batched, [problem.residuals[name] for problem in problems])
             changed |= edited
             for problem, z in zip(problems, seen, strict=True):
-                problem.z[name] = z
+                problem.residuals[name] = z
         if changed:
             self._take_as_data(problems)
 
     def _take_as_data(self, problems: list[Problem]) -> None:
         """What a hook wrote is data: it is not a function of the fields any more."""
-        coordinates = self.upkeep.coordinates
+        coordinates = self.derived_slots.bases
         for problem in problems:
-            seen_exactly = RationalScores(self.upkeep.exact_weights, problem.z, {})
+            seen_exactly = RationalScores(self.derived_slots.exact_weights, problem.residuals, {})
             problem.exact = Blurred(seen_exactly) if coordinates.blurred else seen_exactly
             if problem.radii is not None:
-                problem.radii = {key: coordinates.radius(key, value) for key, value in problem.z.items()}
+                problem.radii = {key: coordinates.radius(key, value) for key, value in problem.residuals.items()}
 
 
 def _decides(head: Head) -> bool:

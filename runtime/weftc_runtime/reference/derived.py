@@ -16,19 +16,19 @@ from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.machines.faults import Fault, Unreadable, together
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import feed_forward as tokenwise
-from weftc_runtime.reference.coordinates import Blurred, Coordinates
+from weftc_runtime.reference.bases import Bases, Blurred
 from weftc_runtime.reference.weights import Weights
 
 REASONS = 8  # rows of a fault that are named
 GROWING = ("product", "relu2", "relu", "absolute", "copy")  # functions that have a value wherever their arguments have
 
 
-class Upkeep:
+class DerivedSlots:
     """The derived slots of one run, and which slots have been set so far."""
 
     def __init__(self, program: Program, weights: Weights) -> None:
         self.weights, self.exact_weights = weights, ExactWeights(weights)
-        self.coordinates = Coordinates(program, weights)
+        self.bases = Bases(program, weights)
         self.streams = {stream.name: stream for stream in program.streams}
         self.ready: set[tuple[str, str]] = set()
         self._known = -1  # how many slots were ready when `_active` was made
@@ -46,7 +46,7 @@ class Upkeep:
         if any(self.weights[name].is_meta for name in names):
             return set()
         tensors = {name: self.weights[name].detach().cpu().numpy() for name in names}
-        return sources(stream, ffn, tensors, self.coordinates.bases.get(stream.name))
+        return sources(stream, ffn, tensors, self.bases.by_stream.get(stream.name))
 
     def active(self) -> dict[str, tuple[FFN, ...]]:
         """The derived maps whose sources have all been set."""
@@ -54,7 +54,7 @@ class Upkeep:
             self._known = len(self.ready)
             self._active = {name: self._possible(stream) for name, stream in self.streams.items()}
             self._makers = {
-                (name, self.coordinates.column(name, column)): ffn
+                (name, self.bases.column(name, column)): ffn
                 for name, ffns in self._active.items()
                 for ffn in ffns
                 for slot in ffn.writes
@@ -75,15 +75,15 @@ class Upkeep:
     def exact(self, problem: Problem) -> RationalScores:
         """The residual as it is now: fields are data, derived slots are functions of them."""
         self.active()
-        exact = RationalScores(self.exact_weights, problem.z, self._makers)
-        return Blurred(exact) if self.coordinates.blurred else exact
+        exact = RationalScores(self.exact_weights, problem.residuals, self._makers)
+        return Blurred(exact) if self.bases.blurred else exact
 
     def radii(self, problem: Problem) -> dict[str, Tensor]:
         """Radii of the residual at the start of a step: fields are exact, derived slots are rounded."""
-        found = {name: self.coordinates.radius(name, z) for name, z in problem.z.items()}
+        found = {name: self.bases.radius(name, z) for name, z in problem.residuals.items()}
         for name, ffns in self.active().items():
             for ffn in ffns:
-                z, zero = problem.z[name].detach(), problem.zeros[name, *ffn.writes]
+                z, zero = problem.residuals[name].detach(), problem.zeros[name, *ffn.writes]
                 found[name] = tokenwise.radius(ffn, self.weights, z, found[name], zero)
                 lost = together(problem.faults, name, ffn.writes)
                 if lost is not None:  # whatever stands there instead
@@ -91,7 +91,7 @@ class Upkeep:
         return found
 
     def _unknown(self, stream: str, ffn: FFN, radius: Tensor) -> Tensor:
-        if stream in self.coordinates.bases:
+        if stream in self.bases.by_stream:
             return torch.full_like(radius, torch.inf)
         found = radius.clone()
         for slot in ffn.writes:
@@ -112,7 +112,7 @@ class Upkeep:
 
     def feeding(self, problem: Problem, ffn: FFN, exact: RationalScores) -> tokenwise.Stages[Tensor]:
         """The same, shown on the way."""
-        z = problem.z[ffn.stream]
+        z = problem.residuals[ffn.stream]
         lost = self._inherited(problem, ffn) if problem.faults else None
         made, zero, wrong = yield from tokenwise.stages(ffn, self.weights, z, self.direction(z, exact, ffn))
         if wrong is not None and lost is not None:
@@ -123,7 +123,7 @@ class Upkeep:
             lost = Fault(ffn.origin.rstrip(": "), reasons, wrong, overflow).joined(lost)
         if lost is not None and not self._keeps(ffn):
             raise lost.told(ffn.origin)
-        problem.z[ffn.stream], problem.zeros[ffn.stream, *ffn.writes] = made, zero
+        problem.residuals[ffn.stream], problem.zeros[ffn.stream, *ffn.writes] = made, zero
         for slot in ffn.writes:
             problem.faults.pop((ffn.stream, slot), None)
             if lost is not None:
@@ -133,11 +133,11 @@ class Upkeep:
         return zero
 
     def _clear(self, problem: Problem, ffn: FFN, rows: Tensor) -> None:
-        stream, z = self.streams[ffn.stream], problem.z[ffn.stream]
+        stream, z = self.streams[ffn.stream], problem.residuals[ffn.stream]
         keep = torch.ones(stream.width, dtype=torch.float64, device=z.device)
         for slot in ffn.writes:
             keep[stream.slot(slot).columns] = 0.0
-        problem.z[ffn.stream] = torch.where(rows[:, None], self.coordinates.scaled(ffn.stream, z, keep), z)
+        problem.residuals[ffn.stream] = torch.where(rows[:, None], self.bases.scaled(ffn.stream, z, keep), z)
 
     def _keeps(self, ffn: FFN) -> bool:
         """Whether a feed-forward writes derived slots only."""
@@ -150,7 +150,7 @@ class Upkeep:
         a = together(faults, name, self.slots_read_by(name, ffn.a))
         b = None if ffn.b is None else together(faults, name, self.slots_read_by(name, ffn.b))
         if ffn.function == "select" and ffn.b is not None:
-            flag = self.weights.linear(problem.z[name], ffn.b)[:, -1].detach() > 0.5
+            flag = self.weights.linear(problem.residuals[name], ffn.b)[:, -1].detach() > 0.5
             unknown = together(faults, name, self._rows_read(name, ffn.b)[-1])
             sides = (unknown, a and a.only(flag), b and b.only(~flag))
         else:
@@ -171,8 +171,8 @@ class Upkeep:
         key = (stream, matrix, between)
         if key not in self._slots:
             array = self.weights[matrix].detach().cpu().numpy()
-            if stream in self.coordinates.bases:
-                array = self.coordinates.bases[stream].over_slots(array, between=between)
+            if stream in self.bases.by_stream:
+                array = self.bases.by_stream[stream].over_slots(array, between=between)
             rows = array if array.ndim == 2 else array[None]
             slots = self.streams[stream].slots
             self._slots[key] = [
@@ -227,7 +227,7 @@ class Upkeep:
         own = head.self_key
         names = [name for name in (head.value, own.value if own is not None else "") if name]
         stream = self.streams[head.query]
-        if head.query in self.coordinates.bases:
+        if head.query in self.bases.by_stream:
             return [slot.name for slot in stream.slots]
         filled = [(self.weights[name].detach() != 0).any(1) for name in names]
         return [slot.name for slot in stream.slots if any(bool(rows[slot.columns].any()) for rows in filled)]
@@ -240,8 +240,8 @@ class Upkeep:
                 return exact.direction(ffn, token)
             except NotRational:
                 row = z[token : token + 1].detach()
-                radius = self.weights.radius(row, self.coordinates.radius(ffn.stream, row), ffn.a)
-                known = radius if self.coordinates.blurred else torch.zeros_like(radius)
+                radius = self.weights.radius(row, self.bases.radius(ffn.stream, row), ffn.a)
+                known = radius if self.bases.blurred else torch.zeros_like(radius)
                 return tokenwise.computed(ffn, self.weights, row, known)
 
         return found

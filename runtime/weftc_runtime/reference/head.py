@@ -24,7 +24,7 @@ from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.machines.faults import Fault, Unreadable
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import soft as weigh
-from weftc_runtime.reference.derived import Upkeep
+from weftc_runtime.reference.derived import DerivedSlots
 from weftc_runtime.reference.feed_forward import NEAR_ZERO, Stages
 from weftc_runtime.reference.scores import Scorer
 from weftc_runtime.reference.weights import Weights
@@ -106,12 +106,12 @@ class HeadRun:
         self.scorer = Scorer(self.head.score, self.weights, *read, pair if needed else None, ordered=not self.hard)
         self.masks = [Scorer(mask.score, self.weights, *detached, pair, ordered=False) for mask in self.head.masks]
 
-    def watch(self, problem: Problem, upkeep: Upkeep) -> None:
+    def watch(self, problem: Problem, derived_slots: DerivedSlots) -> None:
         """Looks out for entries without a value."""
         head = self.head
-        self.unreadable = upkeep.unreadable(problem, head, head.score)
-        self.unreadable_masks = [upkeep.unreadable(problem, head, mask.score) for mask in head.masks]
-        self.unreadable_values = upkeep.unreadable_values(problem, head)
+        self.unreadable = derived_slots.unreadable(problem, head, head.score)
+        self.unreadable_masks = [derived_slots.unreadable(problem, head, mask.score) for mask in head.masks]
+        self.unreadable_values = derived_slots.unreadable_values(problem, head)
 
     # ------------------------------------------------------------------ driving
     def run(self, listens: Container[str]) -> Stages[HeadResult]:

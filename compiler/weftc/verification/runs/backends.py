@@ -1,7 +1,7 @@
 """A model -> the backends it is judged on, loaded once each.
 
 `auto` takes whichever backend is the faster one for a problem, so evidence about `auto` is evidence about all of them:
-the reference, and the linear backend where its plan covers the model.
+the reference, and the planned backend where its plan covers the model.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Runners:
         if self.uncovered(checkpoint):
             return ("reference",)
         library()  # small problems do not wait for a compiler, but this is about what it makes
-        return ("reference", "linear")
+        return ("reference", "planned")
 
     def uncovered(self, checkpoint: Checkpoint) -> str:
-        """Why the linear backend does not cover a model; empty where it does."""
+        """Why the planned backend does not cover a model; empty where it does."""
         try:
-            self.model(checkpoint, "float64", "linear").plan()
+            self.model(checkpoint, "float64", "planned").plan()
         except RunError as reason:
             return str(reason)
         except Exception:  # a fault of the planner: runs will show it

@@ -1,4 +1,4 @@
-"""Models -> cases with many tokens, judged step by step: what the linear backend does only at some size.
+"""Models -> cases with many tokens, judged step by step: what the planned backend does only at some size.
 
 Small cases never leave one tile, and their keys are too few for bounds that are carried from layer to layer. Here sets
 are as long as a budget allows, and layers as many as it takes until native searches, bounds and sums that are moved
@@ -38,7 +38,7 @@ LENGTHS = (20000, 10000, 5000, 2000, 1000, 500, 250, 125, 60)  # of open sets; t
 BUDGET = 1 << 17  # products of a layer
 SEARCHED = frozenset({"nearest", "best"})
 TILED = frozenset({*SEARCHED, "segment", "stream", "self"})
-LITERAL = 1 << 23  # scores of all heads, on which the reference would spend seconds if the linear backend gave up
+LITERAL = 1 << 23  # scores of all heads, on which the reference would spend seconds if the planned backend gave up
 SLOW = 32  # products of the other heads cost as much as this many
 SHALLOW, DEPTH, DEEP = 2, 3, 8  # layers: sums are moved along from the second on, bounds carried after a few
 NUDGES = 2
@@ -47,7 +47,7 @@ NUDGES = 2
 def large_runs(
     checked: Checked, models: Sequence[Checkpoint], style: str, dtype: str, seed: int, runners: Runners, tiles: bool
 ) -> Check | None:
-    """Steps of large problems on the linear backend; None where it does the same at any size, or nothing has a value.
+    """Steps of large problems on the planned backend; None where it does the same at any size, or nothing has a value.
 
     In float32 only the last model runs: what differs is how numbers are read. `tiles`: as many keys as it takes for
     soft weights to be merged from several tiles.
@@ -55,7 +55,7 @@ def large_runs(
     name = f"large runs ({style}, {dtype})"
     outcomes: list[StepOutcome] = []
     for number, model in enumerate(models if dtype == "float64" else models[-1:]):
-        judge = judge_of(checked, model, dtype, "linear", runners)
+        judge = judge_of(checked, model, dtype, "planned", runners)
         plan = judge.watched.model.plan()
         heads = [head for path, head in plan.heads() if path.startswith("layer")]
         if not any(head.strategy in TILED for head in heads):
@@ -70,8 +70,8 @@ def large_runs(
             wrong = _unwatched(judge, case, rng) if at == 0 else None
             if wrong is not None:
                 steps = sum(outcome.steps for outcome in outcomes)
-                return Check(name, f"{steps} steps", len(outcomes), False, *wrong, backend="linear")
-    return passed(name, outcomes, "linear") if any(outcome.steps > 0 for outcome in outcomes) else None
+                return Check(name, f"{steps} steps", len(outcomes), False, *wrong, backend="planned")
+    return passed(name, outcomes, "planned") if any(outcome.steps > 0 for outcome in outcomes) else None
 
 
 # ---- how large -------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def _scales(
         sizes = {**dict.fromkeys(checked.sets, length), **fixed}
         if width * sum(_scores(head, sizes) for head in heads) <= BUDGET and _literal(model, sizes) <= LITERAL:
             break
-    decides = any(head.strategy in (*SEARCHED, "segment") and not head.once for head in heads)
+    decides = any(head.strategy in (*SEARCHED, "segment") and not head.uniform_query for head in heads)
     depth = DEEP if any(_carries(head, sizes, width) for head in heads) else DEPTH if decides else SHALLOW
     found = [(sizes, depth)]
     few = [fixed[head.head.query] for head in heads if head.strategy == "stream" and head.head.query in fixed]
@@ -110,7 +110,7 @@ def _scores(head: HeadPlan, sizes: Mapping[str, int]) -> int:
     """The scores that a head looks at; those of heads that run as on the reference cost more."""
     if head.strategy in ("segment", "self"):
         return 0
-    queries = 1 if head.once else sizes[head.head.query]
+    queries = 1 if head.uniform_query else sizes[head.head.query]
     return queries * sizes[head.head.keys] * (1 if head.strategy in TILED else SLOW)
 
 

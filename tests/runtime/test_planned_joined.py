@@ -11,13 +11,13 @@ import torch
 import weftc
 import weftc_runtime
 from joined_cases import batch, one
-from linear_cases import both, compiled, plain, promises_bits
+from planned_cases import both, compiled, plain, promises_bits
 from weftc.files.locate import catalogue
 from weftc_runtime import Model
 from weftc_runtime.kernels.native.library import forget
 from weftc_runtime.machines import run
 from weftc_runtime.machines.joined import ProblemOffsets, apart
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
 
@@ -58,7 +58,7 @@ def agree(model: Model, inputs: dict[str, list[torch.Tensor]], options: dict[str
 def test_every_problem_gets_the_bits_it_gets_alone(
     name: str, family: str, dtype: torch.dtype, options: dict[str, Any], joins: list[bool]
 ) -> None:
-    model = weftc_runtime.load(compiled(name, count=4), dtype=dtype, backend="linear")
+    model = weftc_runtime.load(compiled(name, count=4), dtype=dtype, backend="planned")
     agree(model, batch(name, family, [9, 30, 4, 17, 30], str(dtype)[6:]), options)
     assert joins[0]
 
@@ -90,10 +90,10 @@ def test_whether_a_vector_is_zero_is_asked_of_its_own_problem(joins: list[bool],
     x = torch.tensor([[[1, 0], [2, 0], [9, 1]], [[1, 0], [3, 0], [9, 9]]], dtype=torch.float64)
     c = torch.tensor([[[1, 0], [9, 3]]] * 2, dtype=torch.float64)
     s = torch.tensor([[[0, 1], [0, 0]], [[2, 0], [0, 0]]], dtype=torch.float64)
-    model = weftc_runtime.load(checkpoint, backend="linear")
+    model = weftc_runtime.load(checkpoint, backend="planned")
     found = model(x=x, c=c, s=s)
     assert joins == [True]
-    assert (model.report.backend, model.report.why) == ("linear", "")
+    assert (model.report.backend, model.report.why) == ("planned", "")
     assert found["centers"][1, 0].tolist() == [1.0, 0.0]
     reference = weftc_runtime.load(checkpoint, backend="reference")
     for number in range(2):
@@ -109,7 +109,7 @@ def test_every_spec_gives_in_a_batch_what_it_gives_alone(name: str, sizes: list[
     inputs = batch(name, "random", sizes if bits else [size + 3 for size in sizes])  # one point has no variance
     seeds = list(range(7, 7 + len(sizes)))
     found = model.final(inputs, seed=seeds, layers=2)
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
     for number, seed in enumerate(seeds):
         for key, value in reference.final(one(inputs, number), seed=seed, layers=2).items():
             wanted = plain(value)
@@ -121,7 +121,7 @@ def test_every_spec_gives_in_a_batch_what_it_gives_alone(name: str, sizes: list[
 
 def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> None:
     inputs = batch("lloyd", "random", [12] * 6)
-    model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4), backend="planned")
     stacked = {key: torch.stack(values) for key, values in inputs.items()}
     first, second = model(stacked), model(inputs)
     assert all(torch.equal(plain(first[name]), plain(second[name])) for name in first)
@@ -133,11 +133,11 @@ def test_problems_with_equal_sizes_may_come_as_one_array(joins: list[bool]) -> N
 def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [5, 12, 9, 12] if ragged else [12] * 4
     inputs = batch("lloyd", "random", sizes)
-    model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4), backend="planned")
     made: list[int] = []
-    embed, part = Linear.embed, ProblemOffsets.part
+    embed, part = PlannedBackend.embed, ProblemOffsets.part
 
-    def embedded(self: Linear, filled: Any, counts: Any, number: int, peaks: Any) -> Problem:
+    def embedded(self: PlannedBackend, filled: Any, counts: Any, number: int, peaks: Any) -> Problem:
         made.append(number)
         return embed(self, filled, counts, number, peaks)
 
@@ -145,7 +145,7 @@ def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkey
         made.append(number)
         return part(self, residual, number)
 
-    monkeypatch.setattr(Linear, "embed", embedded)
+    monkeypatch.setattr(PlannedBackend, "embed", embedded)
     monkeypatch.setattr(ProblemOffsets, "part", parted)
     outputs = model.final(inputs, layers=3)
     assert model.report.layers == (3,) * 4
@@ -160,18 +160,18 @@ def test_problems_that_run_as_one_are_never_made_one_by_one(ragged: bool, monkey
 @pytest.mark.parametrize("family", ["random", "exact ties on a grid", "duplicates"])
 @pytest.mark.parametrize("name", ["lloyd", "weighted_kmeans", "spherical_kmeans"])
 def test_objectives_are_those_of_each_problem_alone(name: str, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = weftc_runtime.load(compiled(name, count=4), backend="linear")
+    model = weftc_runtime.load(compiled(name, count=4), backend="planned")
     inputs = batch(name, family, [9, 30, 1, 17, 30])
     alone = [model.objective(one(inputs, number), layers=3) for number in range(5)]
     parted: list[Any] = []
-    monkeypatch.setattr(Linear, "taken_back", lambda self, noted: parted.append(noted))
+    monkeypatch.setattr(PlannedBackend, "taken_back", lambda self, noted: parted.append(noted))
     assert torch.equal(model.objective(inputs, layers=3), torch.stack(alone))
     assert not parted
 
 
 def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None:
     inputs = batch("lloyd", "random", [12] * 3)
-    model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4), backend="planned")
     found = model.final(x=torch.stack(inputs["x"]), c=inputs["c"][0], layers=3)
     for number in range(3):
         alone = model.final(x=inputs["x"][number], c=inputs["c"][0], layers=3)
@@ -181,7 +181,7 @@ def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None
 
 def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:
     for name, why in (("knn", "literal"), ("sinkhorn_dual", "kept"), ("lloyd_split", "share")):
-        model = weftc_runtime.load(compiled(name, count=4), backend="linear")
+        model = weftc_runtime.load(compiled(name, count=4), backend="planned")
         assert why in apart(model.program, model.plan())
         found = model(batch(name, "random", [9, 12]), seed=0)
         assert joins[-1] is False
@@ -189,18 +189,18 @@ def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[
 
 
 def test_scores_of_computed_numbers_run_problem_by_problem(joins: list[bool]) -> None:
-    model = weftc_runtime.load(compiled("lloyd", count=4, scores="dot"), backend="linear")
+    model = weftc_runtime.load(compiled("lloyd", count=4, scores="dot"), backend="planned")
     model(batch("lloyd", "random", [9, 12]))
     assert joins == [False]
-    assert (model.report.backend, model.report.why) == ("linear", "")
+    assert (model.report.backend, model.report.why) == ("planned", "")
 
 
 def test_without_native_kernels_problems_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFTC_NATIVE", "off")
     forget()
     try:
-        model = weftc_runtime.load(compiled("lloyd", count=4), backend="linear")
+        model = weftc_runtime.load(compiled("lloyd", count=4), backend="planned")
         agree(model, batch("lloyd", "random", [9, 30]), {"layers": 3})
-        assert model.report.backend == "linear"
+        assert model.report.backend == "planned"
     finally:
         forget()

@@ -22,12 +22,12 @@ from weftc_runtime.reference.weights import Weights
 ROUNDINGS = 8  # per column: making the matrices, applying them, and reading the slots back
 
 
-class Coordinates:
+class Bases:
     """The bases of one run."""
 
     def __init__(self, program: Program, weights: Weights) -> None:
         self.streams = {stream.name: stream for stream in program.streams}
-        self.bases: dict[str, Basis] = {}
+        self.by_stream: dict[str, Basis] = {}
         self._matrix: dict[str, Tensor] = {}
         self._inverse: dict[str, Tensor] = {}
         for stream, name in program.basis.items():
@@ -35,7 +35,7 @@ class Coordinates:
             if weights[name].is_meta:
                 self._inverse[stream] = torch.empty_like(weights[name])
                 continue
-            basis = self.bases[stream] = basis_of(weights[name].detach().cpu().numpy(), name)
+            basis = self.by_stream[stream] = basis_of(weights[name].detach().cpu().numpy(), name)
             learns = weights[name].requires_grad
             inverse = torch.linalg.inv(weights[name]) if learns else torch.as_tensor(basis.inverse)
             self._inverse[stream] = inverse.to(weights[name].device)
@@ -43,7 +43,7 @@ class Coordinates:
     @property
     def blurred(self) -> bool:
         """Whether some basis mixes slots."""
-        return any(not basis.exact for basis in self.bases.values())
+        return any(not basis.exact for basis in self.by_stream.values())
 
     # ------------------------------------------------------------------ there and back
     def enter(self, stream: str, slots: Tensor) -> Tensor:
@@ -74,12 +74,12 @@ class Coordinates:
     # ------------------------------------------------------------------ what is known exactly
     def column(self, stream: str, column: int) -> int:
         """The column of the residual that holds a column of the slots; of a basis that does not mix them."""
-        basis = self.bases.get(stream)
+        basis = self.by_stream.get(stream)
         return column if basis is None else int(basis.places[column])
 
     def radius(self, stream: str, z: Tensor) -> Tensor:
         """How far a residual may be from the one that holds its slots, as they are read, without rounding."""
-        basis = self.bases.get(stream)
+        basis = self.by_stream.get(stream)
         if basis is None or basis.exact:
             return torch.zeros_like(z.detach())
         there, back = (torch.as_tensor(np.abs(m), device=z.device) for m in (basis.matrix, basis.inverse))
@@ -88,7 +88,7 @@ class Coordinates:
     def unchanged(self, stream: str, slot: str, old: Tensor, new: Tensor) -> bool:
         """Whether a slot is what it was, as far as the basis can tell."""
         before, after = self.read(stream, slot, old), self.read(stream, slot, new)
-        basis = self.bases.get(stream)
+        basis = self.by_stream.get(stream)
         if basis is None or basis.exact:
             return torch.equal(before, after)
         back = torch.as_tensor(np.abs(basis.inverse[self.streams[stream].slot(slot).columns]), device=new.device)

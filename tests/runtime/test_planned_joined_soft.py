@@ -13,14 +13,14 @@ import torch
 import weftc
 import weftc_runtime
 from joined_cases import Steps, batch, one
-from linear_cases import both, compiled, plain
+from planned_cases import both, compiled, plain
 from weftc.compiling import checked_spec
 from weftc.verification.cases.inputs import Case
 from weftc.verification.runs.runs import judge_of
 from weftc_runtime import Model, RunError
 from weftc_runtime.machines import heads_stream_joined
 from weftc_runtime.machines.joined import apart
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.plan.instructions import Uncovered
 
 SOFT = (
@@ -55,7 +55,7 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 def test_every_step_of_every_problem_agrees_with_the_meaning(
     name: str, dtype: str, sizes: str, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = judge_of(checked_spec(name), compiled(name, count=4), dtype, backend="linear")
+    judge = judge_of(checked_spec(name), compiled(name, count=4), dtype, backend="planned")
     inputs = batch(name, "random", sizes_of(name, sizes), dtype)
     steps = Steps(judge.watched.model)
     steps.watch(monkeypatch)
@@ -70,10 +70,10 @@ def test_every_step_of_every_problem_agrees_with_the_meaning(
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("name", SOFT)
 def test_outputs_and_objectives_are_those_of_each_problem_alone(name: str, sizes: str, tile: int) -> None:
-    model = weftc_runtime.load(compiled(name, count=4), backend="linear")
+    model = weftc_runtime.load(compiled(name, count=4), backend="planned")
     inputs = batch(name, "random", sizes_of(name, sizes))
     found = model.final(inputs, layers=2)
-    assert (model.report.backend, model.report.layers) == ("linear", (2,) * len(SIZES[sizes]))
+    assert (model.report.backend, model.report.layers) == ("planned", (2,) * len(SIZES[sizes]))
     goal = None if model.program.objective is None else model.objective(inputs, layers=2)
     for number in range(len(SIZES[sizes])):
         alone = model.final(one(inputs, number), layers=2)
@@ -88,7 +88,7 @@ def test_outputs_and_objectives_are_those_of_each_problem_alone(name: str, sizes
 
 @pytest.mark.parametrize("name", ["soft_kmeans", "hopfield"])
 def test_each_problem_runs_until_it_is_stable(name: str) -> None:
-    model = weftc_runtime.load(compiled(name, count=4), backend="linear", dtype=torch.float32)
+    model = weftc_runtime.load(compiled(name, count=4), backend="planned", dtype=torch.float32)
     inputs = batch(name, "random", [9, 30, 1, 17], "float32")
     found = model.final(inputs, until_stable=True, limit=400)
     stable, layers = model.report.stable, model.report.layers
@@ -103,7 +103,7 @@ def test_each_problem_runs_until_it_is_stable(name: str) -> None:
 
 
 def test_a_batch_is_one_array_or_a_list_and_starts_by_itself() -> None:
-    model = weftc_runtime.load(compiled("soft_kmeans", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("soft_kmeans", count=4), backend="planned")
     x = batch("soft_kmeans", "random", [12] * 3)["x"]
     one_array, listed = model(x=torch.stack(x), seed=[1, 2, 3]), model(x=x, seed=[1, 2, 3])
     for key in one_array:
@@ -112,15 +112,15 @@ def test_a_batch_is_one_array_or_a_list_and_starts_by_itself() -> None:
 
 def test_problems_are_never_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    embed = Linear.embed
+    embed = PlannedBackend.embed
 
     def embedded(self: Any, filled: Any, counts: Any, number: int, peaks: Any) -> Any:
         made.append(number)
         return embed(self, filled, counts, number, peaks)
 
-    monkeypatch.setattr(Linear, "embed", embedded)
+    monkeypatch.setattr(PlannedBackend, "embed", embedded)
     for name in SOFT:
-        model = weftc_runtime.load(compiled(name, count=4), backend="linear")
+        model = weftc_runtime.load(compiled(name, count=4), backend="planned")
         assert apart(model.program, model.plan()) == ""
         model.final(batch(name, "random", [9, 4, 9]), layers=2)
     assert set(made) == {-1}
@@ -129,14 +129,14 @@ def test_problems_are_never_made_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_was_read_of_a_state_does_not_keep_the_states_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares are made when they are read; those of the last layer hold the centers they are made of, and no others."""
     seen: list[weakref.ref[torch.Tensor]] = []
-    step = Linear.step
+    step = PlannedBackend.step
 
-    def stepped(self: Linear, what: Any, problems: Any, blocks: Any, path: str, first: int) -> None:
+    def stepped(self: PlannedBackend, what: Any, problems: Any, blocks: Any, path: str, first: int) -> None:
         step(self, what, problems, blocks, path, first)
-        seen.append(weakref.ref(problems[0].z["centers"].slot("c").value))
+        seen.append(weakref.ref(problems[0].residuals["centers"].slot("c").value))
 
-    monkeypatch.setattr(Linear, "step", stepped)
-    model = weftc_runtime.load(compiled("soft_kmeans", count=4), backend="linear")
+    monkeypatch.setattr(PlannedBackend, "step", stepped)
+    model = weftc_runtime.load(compiled("soft_kmeans", count=4), backend="planned")
     found = model(batch("soft_kmeans", "random", [9, 9, 9]), layers=8)
     gc.collect()
     held = {id(ref()) for ref in seen if ref() is not None}
@@ -146,7 +146,7 @@ def test_what_was_read_of_a_state_does_not_keep_the_states_before_it(monkeypatch
 
 def test_each_problem_has_the_accuracy_of_its_own_scale() -> None:
     """A problem of tiny numbers beside one of large numbers: its distances are as exact as alone."""
-    model = weftc_runtime.load(compiled("gmm_em_spherical", count=4), backend="linear")
+    model = weftc_runtime.load(compiled("gmm_em_spherical", count=4), backend="planned")
     inputs = batch("gmm_em_spherical", "random", [20, 20])
     small = {key: [values[0] * 2.0**12, values[1] * 2.0**-12] for key, values in inputs.items()}
     found = model(small, layers=1)
@@ -183,22 +183,22 @@ def test_a_problem_that_has_no_value_is_named_as_ever(tmp_path: Path) -> None:
     path = tmp_path / "growing.weft"
     path.write_text(GROWING)
     checkpoint = weftc.compile(path, dims={"d": 2, "k": 2}, layers=2)
-    linear, reference = (weftc_runtime.load(checkpoint, backend=backend) for backend in ("linear", "reference"))
-    assert apart(linear.program, linear.plan()) == ""
+    planned, reference = (weftc_runtime.load(checkpoint, backend=backend) for backend in ("planned", "reference"))
+    assert apart(planned.program, planned.plan()) == ""
     x = torch.full((3, 4, 2), 0.5, dtype=torch.float64)
     c = torch.full((3, 2, 2), 0.1, dtype=torch.float64)
-    assert torch.allclose(linear(x=x, c=c)["centers"], reference(x=x, c=c)["centers"], rtol=16 * 2.0**-52 * 10, atol=0)
+    assert torch.allclose(planned(x=x, c=c)["centers"], reference(x=x, c=c)["centers"], rtol=16 * 2.0**-52 * 10, atol=0)
     c[1] = 2e3
-    assert refusal(linear, x=x, c=c) == refusal(reference, x=x, c=c)
-    assert "exp(2000) overflows" in refusal(linear, x=x, c=c)
+    assert refusal(planned, x=x, c=c) == refusal(reference, x=x, c=c)
+    assert "exp(2000) overflows" in refusal(planned, x=x, c=c)
 
 
 def test_a_problem_whose_variance_is_zero_is_refused_as_ever() -> None:
     inputs = batch("gmm_em", "random", [9, 1, 7])
-    reference, linear = both(compiled("gmm_em", count=4))
-    assert refusal(linear, inputs, layers=2) == refusal(reference, inputs, layers=2)
-    assert linear(inputs, layers=1)["means"].shape == (3, 4, 2)
-    assert linear.report.backend == "linear"
+    reference, planned = both(compiled("gmm_em", count=4))
+    assert refusal(planned, inputs, layers=2) == refusal(reference, inputs, layers=2)
+    assert planned(inputs, layers=1)["means"].shape == (3, 4, 2)
+    assert planned.report.backend == "planned"
 
 
 def test_what_only_a_problem_alone_can_tell_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,13 +212,13 @@ def test_what_only_a_problem_alone_can_tell_is_asked_of_it(monkeypatch: pytest.M
             raise Uncovered("for once")
         return original(self, pairs)
 
-    monkeypatch.setattr(Linear, "many_layers", lambda *_: None)
-    model = weftc_runtime.load(compiled("soft_kmeans", count=4), backend="linear")
+    monkeypatch.setattr(PlannedBackend, "many_layers", lambda *_: None)
+    model = weftc_runtime.load(compiled("soft_kmeans", count=4), backend="planned")
     inputs = batch("soft_kmeans", "random", [9, 12])
     wanted = model(inputs, layers=3)
     monkeypatch.setattr(heads_stream_joined.JoinedStream, "run", run)
     found = model(inputs, layers=3)
-    assert (len(calls), model.report.backend, model.report.layers) == (2, "linear", (3, 3))
+    assert (len(calls), model.report.backend, model.report.layers) == (2, "planned", (3, 3))
     for key in wanted:  # kappa: 1 + distances, below 100 for these data, three times
         assert torch.allclose(found[key], wanted[key], rtol=0, atol=16 * 2.0**-52 * 1e4)
 
@@ -251,7 +251,7 @@ def test_whether_a_soft_sum_is_zero_is_asked_of_its_own_problem(
     c[0] *= 2
     s[0] *= 2
     parted: list[Any] = []
-    monkeypatch.setattr(Linear, "taken_back", lambda self, noted: parted.append(noted))
-    found = weftc_runtime.load(checkpoint, backend="linear")(x=x, c=c, s=s)
+    monkeypatch.setattr(PlannedBackend, "taken_back", lambda self, noted: parted.append(noted))
+    found = weftc_runtime.load(checkpoint, backend="planned")(x=x, c=c, s=s)
     assert found["centers"].tolist() == [[[2.0, 0.0]], [[1.0, 0.0]]]
     assert not parted

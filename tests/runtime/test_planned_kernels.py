@@ -1,4 +1,4 @@
-"""The kernels of the linear backend alone: exact segment sums, certified nearest keys, squared distances."""
+"""The kernels of the planned backend alone: exact segment sums, certified nearest keys, squared distances."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from weftc_runtime.exact import limbs
 from weftc_runtime.exact import segments as segment
 from weftc_runtime.exact.decide import EXACT, decide
 from weftc_runtime.exact.distances import Squares
-from weftc_runtime.exact.few_terms import rounded_sum
 from weftc_runtime.exact.segments import SegmentSum
+from weftc_runtime.exact.sums import rounded_sum
 from weftc_runtime.format.program import Weighting
 from weftc_runtime.kernels.nearest import Found, nearest, ready
 from weftc_runtime.kernels.threads import each
 from weftc_runtime.plan.instructions import Uncovered
-from weftc_runtime.plan.slots import Deferred, Dense, Sparse, Uniform, same, sparse
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, UniformSlot, same, sparse
 
 CPU = torch.device("cpu")
 NUMBERS = st.one_of(
@@ -292,10 +292,10 @@ def test_equal_keys_are_tied_without_computing_every_score() -> None:
 def test_all_forms_give_the_same_rows_and_columns() -> None:
     table = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     forms = [
-        Dense(table),
-        Sparse(3, 2, torch.tensor([1, 0, 1], dtype=torch.int32)),
-        Sparse(3, 2, torch.tensor([1, 0, 1]), torch.tensor([0, 1, 2]), torch.ones(3, dtype=torch.float64)),
-        Deferred(3, 2, lambda rows: table[rows], CPU),
+        DenseSlot(table),
+        IndexSlot(3, 2, torch.tensor([1, 0, 1], dtype=torch.int32)),
+        IndexSlot(3, 2, torch.tensor([1, 0, 1]), torch.tensor([0, 1, 2]), torch.ones(3, dtype=torch.float64)),
+        LazySlot(3, 2, lambda rows: table[rows], CPU),
     ]
     for form in forms:
         assert torch.equal(form.rows(slice(0, 3)), table)
@@ -303,10 +303,10 @@ def test_all_forms_give_the_same_rows_and_columns() -> None:
         assert torch.equal(form.column(1), table[:, 1])
         assert same(form, forms[0])
         assert torch.equal(sparse(form).index.to(torch.int64), torch.tensor([1, 0, 1]))
-    row = Uniform(table[:1], 3)
+    row = UniformSlot(table[:1], 3)
     assert torch.equal(row.rows(slice(1, 3)), table[[0, 0]])
     assert not same(row, forms[0])
-    empty = sparse(Uniform(torch.zeros(1, 2, dtype=torch.float64), 3))
+    empty = sparse(UniformSlot(torch.zeros(1, 2, dtype=torch.float64), 3))
     assert torch.equal(empty.rows(slice(0, 3)), torch.zeros(3, 2, dtype=torch.float64))
 
 

@@ -1,4 +1,4 @@
-"""Problems for the linear backend, from any spec's declarations, and what it must have in common with the reference."""
+"""Problems for the planned backend, from any spec's declarations, and what it must share with the reference."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def problem(name: str, family: str, tokens: int, seed: int, dtype: str = "float6
 
 
 def both(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> tuple[Model, Model]:
-    """The reference and the linear backend of one checkpoint."""
+    """The reference and the planned backend of one checkpoint."""
     reference = weftc_runtime.load(checkpoint, dtype=dtype, backend="reference")
-    return reference, weftc_runtime.load(checkpoint, dtype=dtype, backend="linear")
+    return reference, weftc_runtime.load(checkpoint, dtype=dtype, backend="planned")
 
 
 def plain(value: Tensor | OneHot) -> Tensor:

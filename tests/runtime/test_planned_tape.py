@@ -13,7 +13,7 @@ import torch
 
 import weftc
 import weftc_runtime
-from linear_cases import assert_same_bits, both
+from planned_cases import assert_same_bits, both
 from weftc_runtime import Checkpoint, Model, Outputs
 from weftc_runtime.machines import heads_kept
 from weftc_runtime.machines.exponentials import Kept
@@ -147,17 +147,17 @@ def assert_close(one: Mapping[str, Any], other: Mapping[str, Any], bound: float)
 def test_the_numbers_are_those_of_the_reference_and_of_single_layers(
     name: str, sizes: tuple[int, int], dtype: torch.dtype, leaps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference, linear = both(compiled(name), dtype)
+    reference, planned = both(compiled(name), dtype)
     given = inputs(name, *sizes)
-    found = linear(given)
+    found = planned(given)
     assert leaps == [9]
-    assert linear.report.backend == "linear"
-    assert linear.report.layers == (9,)
-    assert len(linear.report.by_layer) == 9
+    assert planned.report.backend == "planned"
+    assert planned.report.layers == (9,)
+    assert len(planned.report.by_layer) == 9
     # kappa of a layer: 1 + what the largest score is, below 300 here; nine layers
     bound = 16 * torch.finfo(dtype).eps * (300 if name == "sort" else 30) * 9
     assert_close(reference(given), found, bound)
-    assert_close(one_by_one(linear, given, monkeypatch), found, bound)
+    assert_close(one_by_one(planned, given, monkeypatch), found, bound)
     assert leaps == [9]
 
 
@@ -166,8 +166,8 @@ def test_the_numbers_are_those_of_the_reference_and_of_single_layers(
 def test_other_lowerings_and_widths(name: str, width: int, leaps: list[int]) -> None:
     """Scores as dot products are split row by row: what moves is of one side alone."""
     given = inputs(name, 40, 50, width)
-    reference, linear = both(compiled(name, width=width, scores="dot"))
-    found = linear(given)
+    reference, planned = both(compiled(name, width=width, scores="dot"))
+    found = planned(given)
     assert leaps == [9]
     assert_close(reference(given), found, 16 * 2.0**-52 * 100 * 9)
     assert_close(both(compiled(name, width=width))[1](given), found, 1e-11)
@@ -209,7 +209,7 @@ layer
 outputs f = f, g = g
 """
         plan = weftc_runtime.load(weftc.compile(text, dims={"d": 2})).plan()
-        return [(head.costs, head.turned) for _, head in plan.heads()]
+        return [(head.cost_group, head.transposed) for _, head in plan.heads()]
 
     assert plans("|x[i] - y[j]|^2") == [(0, False), (0, True)]
     assert plans("|y[j] - x[i]|^2") == [(0, False), (0, True)]
@@ -257,15 +257,15 @@ def test_columns_that_underflow_get_a_matrix_of_their_own(
     x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
     mass = torch.full((40,), 1 / 40, dtype=torch.float64)
     given = {"x": x, "y": 2.0 * x + 30.0, "a": mass, "b": mass}
-    reference, linear = both(compiled("sinkhorn_log", layers=8, width=1, **{"lambda": 0.01}), dtype)
-    expected, found = reference(given), linear(given)
+    reference, planned = both(compiled("sinkhorn_log", layers=8, width=1, **{"lambda": 0.01}), dtype)
+    expected, found = reference(given), planned(given)
     assert leaps == [8]
     assert {kept.turned for kept in made} == {False, True}
     assert any(kept.slack > 100 for kept in made)  # the other side of it holds nothing
     bound = 16 * torch.finfo(dtype).eps * 8  # kappa 1 beside potentials of 1000
     assert_close(expected, found, bound)
     made.clear()
-    assert_close(expected, one_by_one(linear, given, monkeypatch), bound)
+    assert_close(expected, one_by_one(planned, given, monkeypatch), bound)
     assert {kept.turned for kept in made} == {False, True}
 
 
@@ -341,12 +341,12 @@ def test_a_ragged_batch_is_its_problems(leaps: list[int]) -> None:
 
 def test_what_overflows_is_told_as_the_reference_tells_it() -> None:
     text = SPECS["drift"].replace("0.01 * (1 -", "-9 * (1 -")
-    reference, linear = both(weftc.compile(text, dims={"d": 2}), torch.float32)
+    reference, planned = both(weftc.compile(text, dims={"d": 2}), torch.float32)
     given = inputs("drift", 20, 20)
     with pytest.raises(weftc_runtime.RunError) as expected:
         reference(given, layers=30)
     with pytest.raises(weftc_runtime.RunError) as found:
-        linear(given, layers=30)
+        planned(given, layers=30)
     assert str(found.value) == str(expected.value)
 
 
@@ -363,8 +363,8 @@ def test_what_a_tape_does_not_cover_runs_layer_by_layer(leaps: list[int]) -> Non
     model = both(weftc.compile(changed, dims={"d": 2}, layers=3))[1]
     model(inputs("damped", 30, 30))
     square = SPECS["damped"].replace("(g[j] +", "(g[j] * g[j] / 9 +")  # a number that follows from what is written
-    reference, linear = both(weftc.compile(square, dims={"d": 2}, layers=3))
-    assert_close(reference(inputs("damped", 30, 30)), linear(inputs("damped", 30, 30)), 1e-12)
+    reference, planned = both(weftc.compile(square, dims={"d": 2}, layers=3))
+    assert_close(reference(inputs("damped", 30, 30)), planned(inputs("damped", 30, 30)), 1e-12)
     unrolled = both(weftc.compile(SPECS["damped"], dims={"d": 2}, layers=3, weights="unrolled"))[1]
     unrolled(inputs("damped", 30, 30))
     assert leaps == []
@@ -378,7 +378,7 @@ def test_a_changed_weight_changes_the_numbers() -> None:
     with torch.no_grad():
         model.weights.get_parameter(names[0]).mul_(0.5)
     assert not torch.equal(before, model(given)["f"])
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -398,7 +398,7 @@ outputs f = f
         original = heads_kept.made
         patched.setattr(heads_kept, "made", lambda *given: found.append(original(*given)) or found[-1])
         given = {"x": np.ones((1, 1)), "y": scores.astype(np.float32)[:, None]}
-        weftc_runtime.load(weftc.compile(text, dims={"d": 1}, layers=1), dtype=dtype, backend="linear")(given)
+        weftc_runtime.load(weftc.compile(text, dims={"d": 1}, layers=1), dtype=dtype, backend="planned")(given)
     (kept,) = found
     entries = kept.matrix[0, : len(scores)].numpy().astype(np.longdouble)
     expected = np.exp(scores.astype(np.float32).astype(np.longdouble))

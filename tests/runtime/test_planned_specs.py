@@ -1,4 +1,4 @@
-"""The linear backend on every built-in spec: the reference's bits where they are promised, the contract elsewhere."""
+"""The planned backend on every built-in spec: the reference's bits where they are promised, the contract elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import weftc_runtime
 from agreement import assert_agrees, default_dims
-from linear_cases import assert_same_bits, both, compiled, plain, problem, promises_bits
+from planned_cases import assert_same_bits, both, compiled, plain, problem, promises_bits
 from weftc.compiling import checked_spec
 from weftc.core.styles import CHOICES
 from weftc.files.locate import catalogue
@@ -37,7 +37,7 @@ def rows(tiers: Tiers) -> tuple[int, int]:
 @pytest.mark.parametrize(("name", "scores"), COMBINATIONS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_linear_backend_covers_it_and_gives_the_promised_bits(name: str, scores: str, dtype: torch.dtype) -> None:
-    reference, linear = both(compiled(name, scores=scores), dtype)
+    reference, planned = both(compiled(name, scores=scores), dtype)
     families = sorted(FAMILIES)
     turn = COMBINATIONS.index((name, scores))
     compared = 0
@@ -47,13 +47,13 @@ def test_the_linear_backend_covers_it_and_gives_the_promised_bits(name: str, sco
             expected = reference.final(inputs, seed=number)
         except RunError as error:
             with pytest.raises(RunError, match=re.escape(str(error))):
-                linear.final(inputs, seed=number)
+                planned.final(inputs, seed=number)
             continue
-        outputs = linear.final(inputs, seed=number)
-        if promises_bits(linear.plan()):
-            assert (linear.report.backend, linear.report.why) == ("linear", "")
+        outputs = planned.final(inputs, seed=number)
+        if promises_bits(planned.plan()):
+            assert (planned.report.backend, planned.report.why) == ("planned", "")
             assert_same_bits(expected, outputs)
-            assert rows(reference.report.total) == rows(linear.report.total)
+            assert rows(reference.report.total) == rows(planned.report.total)
         compared += 1
     assert compared, "no family has a value"
 
@@ -64,20 +64,20 @@ def test_every_step_agrees_with_the_meaning(name: str, scores: str) -> None:
     turn = COMBINATIONS.index((name, scores))
     dims = default_dims(checked)
     dtype = ("float64", "float32")[turn % 2]
-    judge = judge_of(checked, compiled(name, scores=scores), dtype, backend="linear")
+    judge = judge_of(checked, compiled(name, scores=scores), dtype, backend="planned")
     assert_agrees(judge, cases(checked, dims, 2, seed=5, dtype=np.dtype(dtype), first=turn), answers=dtype == "float64")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_objectives_agree(name: str) -> None:
-    reference, linear = both(compiled(name))
+    reference, planned = both(compiled(name))
     if reference.program.objective is None:
         with pytest.raises(RunError, match="states no objective"):
-            linear.objective(problem(name, "random", 9, 1))
+            planned.objective(problem(name, "random", 9, 1))
         return
     inputs = problem(name, "random", 31, 2)
-    one, other = reference.objective(inputs), linear.objective(inputs)
-    if promises_bits(linear.plan()):
+    one, other = reference.objective(inputs), planned.objective(inputs)
+    if promises_bits(planned.plan()):
         assert torch.equal(one, other)
     # A sum of 31 terms: kappa is 31 times that of a term; 1 + gamma * distance is below 10 for these data.
     assert torch.allclose(one, other, rtol=0, atol=16 * 2.0**-52 * 310 * max(1.0, float(one.abs())))
@@ -87,12 +87,12 @@ def test_objectives_agree(name: str) -> None:
     "name", ["lloyd", "soft_kmeans", "spherical_kmeans", "weighted_kmeans", "trimmed_kmeans", "sinkhorn_dual"]
 )
 def test_an_erase_by_attention_is_a_linear_one_for_distinct_tokens(name: str) -> None:
-    reference, linear = both(compiled(name, erase="attention"))
-    assert "self" in {head.strategy for _, head in linear.plan().heads()}
+    reference, planned = both(compiled(name, erase="attention"))
+    assert "self" in {head.strategy for _, head in planned.plan().heads()}
     inputs = problem(name, "random", 19, 7)
-    expected, outputs = reference(inputs), linear(inputs)
-    assert linear.report.backend == "linear"
-    if promises_bits(linear.plan()):
+    expected, outputs = reference(inputs), planned(inputs)
+    assert planned.report.backend == "planned"
+    if promises_bits(planned.plan()):
         assert_same_bits(expected, outputs)
     else:
         for key in expected:  # kappa: 1 + distances / lambda, three layers
@@ -100,19 +100,19 @@ def test_an_erase_by_attention_is_a_linear_one_for_distinct_tokens(name: str) ->
 
 
 def test_an_erase_by_attention_refuses_equal_tokens_on_both_backends() -> None:
-    reference, linear = both(compiled("lloyd", erase="attention"))
+    reference, planned = both(compiled("lloyd", erase="attention"))
     inputs = {"x": [[1.0, 2.0], [1.0, 2.0], [3.0, 1.0]], "c": [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]}
-    for model in (reference, linear):
+    for model in (reference, planned):
         with pytest.raises(RunError, match="distinct"):
             model(inputs)
 
 
 @pytest.mark.parametrize("name", ["lloyd", "kmedoids", "sinkhorn_dual"])
 def test_unrolled_weights_run_too(name: str) -> None:
-    reference, linear = both(compiled(name, weights="unrolled"))
+    reference, planned = both(compiled(name, weights="unrolled"))
     inputs = problem(name, "random", 17, 3)
-    expected, outputs = reference(inputs, seed=4), linear(inputs, seed=4)
-    assert linear.report.backend == "linear"
+    expected, outputs = reference(inputs, seed=4), planned(inputs, seed=4)
+    assert planned.report.backend == "planned"
     for key in expected:
         one, other = plain(expected[key]), plain(outputs[key])
         assert torch.allclose(one, other, rtol=0, atol=16 * 2.0**-52 * 1000)

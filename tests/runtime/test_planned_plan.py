@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import weftc_runtime
-from linear_cases import assert_same_bits, both, compiled, problem
+from planned_cases import assert_same_bits, both, compiled, problem
 from weftc_runtime import Model, RunError
 from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines import heads_kept
@@ -21,13 +21,13 @@ def strategies(plan: Plan) -> dict[str, str]:
     return {head.head.name: head.strategy for _, head in plan.heads()}
 
 
-def linear(name: str, **styles: Any) -> Model:
-    return weftc_runtime.load(compiled(name, **styles), backend="linear")
+def planned(name: str, **styles: Any) -> Model:
+    return weftc_runtime.load(compiled(name, **styles), backend="planned")
 
 
 # ---------------------------------------------------------------------- structure
 def test_a_choice_is_an_index_and_its_mean_a_sum_over_segments() -> None:
-    plan = linear("lloyd").plan()
+    plan = planned("lloyd").plan()
     assert strategies(plan) == {"y": "nearest", "c": "segment", "(objective)": "best"}
     assert plan.forms["points", "y"] == "sparse"
     assert plan.forms["points", "1"] == "uniform"
@@ -35,37 +35,37 @@ def test_a_choice_is_an_index_and_its_mean_a_sum_over_segments() -> None:
 
 
 def test_a_number_times_an_index_is_an_index() -> None:
-    plan = linear("weighted_kmeans").plan()
+    plan = planned("weighted_kmeans").plan()
     assert plan.forms["points", "w*y"] == "sparse"
     assert strategies(plan)["c"] == "segment"
 
 
 def test_soft_shares_are_computed_where_they_are_read_and_share_their_scores() -> None:
-    plan = linear("soft_kmeans").plan()
+    plan = planned("soft_kmeans").plan()
     assert plan.forms["points", "y"] == plan.forms["points", "log y"] == "deferred"
     (attend,) = [sublayer for sublayer in plan.steps["layer.0"] if isinstance(sublayer, AttendPlan)]
-    assert len({head.share for head in attend.heads}) == 1
+    assert len({head.score_group for head in attend.heads}) == 1
     assert len(attend.heads) == 3
 
 
 def test_a_head_whose_queries_are_constants_runs_once() -> None:
-    plan = linear("lloyd", scores="dot").plan()
-    assert {head.head.name for _, head in plan.heads() if head.once} == {"centre(x)", "centre(x)'2"}
+    plan = planned("lloyd", scores="dot").plan()
+    assert {head.head.name for _, head in plan.heads() if head.uniform_query} == {"centre(x)", "centre(x)'2"}
     assert plan.forms["points", "centre(x)"] == "uniform"
 
 
 def test_members_are_found_by_their_index() -> None:
-    assert strategies(linear("trimmed_kmeans").plan())["c"] == "members"
-    assert strategies(linear("kmedoids").plan())["c"] == "queries"
+    assert strategies(planned("trimmed_kmeans").plan())["c"] == "members"
+    assert strategies(planned("kmedoids").plan())["c"] == "queries"
 
 
 def test_refreshes_that_nobody_reads_in_the_step_are_left_out() -> None:
-    plan = linear("lloyd", scores="dot").plan()
+    plan = planned("lloyd", scores="dot").plan()
     assert "made when it is read" in str(plan)
 
 
 def test_a_plan_can_be_read() -> None:
-    text = str(linear("lloyd").plan())
+    text = str(planned("lloyd").plan())
     assert "slot points.y: an index per token" in text
     assert "head y: nearest (l2 scores in blocks, best and second best)" in text
     assert "head c: segment (keys count by y: exact sums)" in text
@@ -80,7 +80,7 @@ def test_structure_is_read_from_the_numbers_not_from_names() -> None:
         with torch.no_grad():
             mask[:3] = mask[[1, 2, 0]]  # cluster j takes the points of cluster j + 1
     assert_same_bits(reference(inputs), model(inputs))
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
 
 
 def test_a_rotated_value_is_no_index_any_more() -> None:
@@ -95,7 +95,7 @@ def test_a_rotated_value_is_no_index_any_more() -> None:
 
 # ---------------------------------------------------------------------- validity
 def test_an_edited_weight_makes_a_new_plan() -> None:
-    model = linear("lloyd")
+    model = planned("lloyd")
     inputs = problem("lloyd", "random", 20, 3)
     before = model(inputs)["centers"]
     assert model._planner.made == 1
@@ -130,9 +130,9 @@ def test_auto_takes_the_linear_backend_whatever_the_size(large: dict[str, Tensor
     model = weftc_runtime.load(compiled("lloyd"))
     assert model.backend == "auto"
     model(large, layers=1)
-    assert (model.report.backend, model.report.why) == ("linear", "")
+    assert (model.report.backend, model.report.why) == ("planned", "")
     model({"x": large["x"][:50], "c": large["c"]}, layers=1)
-    assert (model.report.backend, model.report.why) == ("linear", "")
+    assert (model.report.backend, model.report.why) == ("planned", "")
 
 
 def test_a_hook_brings_the_reference_and_its_removal_the_plan(large: dict[str, Tensor]) -> None:
@@ -144,7 +144,7 @@ def test_a_hook_brings_the_reference_and_its_removal_the_plan(large: dict[str, T
     assert seen
     handle.remove()
     assert_same_bits(hooked, model(large, layers=1))
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
 
 
 def test_gradients_bring_the_reference(large: dict[str, Tensor]) -> None:
@@ -158,16 +158,16 @@ def test_gradients_bring_the_reference(large: dict[str, Tensor]) -> None:
     assert (trainable.report.backend, trainable.report.why) == ("reference", "the weights require gradients")
 
 
-def test_what_cannot_run_linear_is_refused_when_linear_is_asked_for() -> None:
-    model = linear("lloyd")
+def test_what_cannot_run_planned_is_refused_when_planned_is_asked_for() -> None:
+    model = planned("lloyd")
     inputs = problem("lloyd", "random", 10, 1)
     model.blocks[0].resid("points").hook_resid_post.register_forward_hook(lambda m, i, o: None)
-    with pytest.raises(RunError, match="the linear backend cannot run this: a hook listens"):
+    with pytest.raises(RunError, match="the planned backend cannot run this: a hook listens"):
         model(inputs)
     with pytest.raises(RunError, match="no attention patterns"):
-        linear("lloyd").trace(inputs, patterns=True)
-    with pytest.raises(RunError, match="unknown backend liner; did you mean linear"):
-        weftc_runtime.load(compiled("lloyd"), backend="liner")
+        planned("lloyd").trace(inputs, patterns=True)
+    with pytest.raises(RunError, match="unknown backend plannd; did you mean planned"):
+        weftc_runtime.load(compiled("lloyd"), backend="plannd")
 
 
 def test_errors_are_the_reference_s_own() -> None:
@@ -219,7 +219,7 @@ class Largest(TorchDispatchMode):
 def test_no_array_of_points_times_centers(name: str) -> None:
     n, k, d = 20_000, 40, 2
     inputs = problem(name, "random", n, 1, d=d, k=k)
-    model = weftc_runtime.load(compiled(name, width=d, count=k), backend="linear")
+    model = weftc_runtime.load(compiled(name, width=d, count=k), backend="planned")
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # so that all work is done where the mode listens
     try:
@@ -227,7 +227,7 @@ def test_no_array_of_points_times_centers(name: str) -> None:
             model(inputs, layers=1)
     finally:
         torch.set_num_threads(before)
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
     assert n * d <= largest.size < n * k / 2
 
 
@@ -236,7 +236,7 @@ def test_no_array_of_points_times_points(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(heads_kept, "MEMORY", 0)  # one that is kept on purpose apart
     n = 1500
     inputs = problem(name, "random", n, 1)
-    model = weftc_runtime.load(compiled(name), backend="linear")
+    model = weftc_runtime.load(compiled(name), backend="planned")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -244,7 +244,7 @@ def test_no_array_of_points_times_points(name: str, monkeypatch: pytest.MonkeyPa
             model(inputs, layers=1)
     finally:
         torch.set_num_threads(before)
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
     assert largest.size < n * n / 4
 
 

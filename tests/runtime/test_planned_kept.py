@@ -8,7 +8,7 @@ import torch
 
 import weftc
 import weftc_runtime
-from linear_cases import both, compiled, problem
+from planned_cases import both, compiled, problem
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines import heads_kept
 
@@ -33,14 +33,14 @@ def test_the_values_are_those_of_the_reference(
 ) -> None:
     if not native:
         monkeypatch.setattr(heads_kept, "library", lambda build: None)
-    reference, linear = both(compiled(name), dtype)
+    reference, planned = both(compiled(name), dtype)
     state = dict(reference.start(problem(name, "random", 90, 3, str(dtype)[6:])))
     # kappa: 1 + (largest cost + potentials) / lambda, below 1000 for these data
     bound = 16 * torch.finfo(dtype).eps * 1000
     for layer in range(6):  # from the same stored state each time
         expected = reference.advance(state, layer)
-        found = linear.advance(state, layer)
-        assert linear.report.backend == "linear"
+        found = planned.advance(state, layer)
+        assert planned.report.backend == "planned"
         for field in expected:
             scale = max(1.0, float(expected[field].abs().max()))
             assert float((expected[field] - found[field]).abs().max()) <= bound * scale, (field, layer)
@@ -52,10 +52,10 @@ def test_the_values_are_those_of_the_reference(
 def test_whole_runs_agree(name: str, gamma: float) -> None:
     """Potentials start as one number for all tokens, and do not stay so."""
     params = {"gamma": gamma} if name == "sinkhorn_dual" else {}
-    reference, linear = both(weftc.compile(name, dims={"d": 2}, params=params, layers=12))
+    reference, planned = both(weftc.compile(name, dims={"d": 2}, params=params, layers=12))
     inputs = problem(name, "random", 70, 8)
-    expected, found = reference(inputs), linear(inputs)
-    assert linear.report.backend == "linear"
+    expected, found = reference(inputs), planned(inputs)
+    assert planned.report.backend == "planned"
     for output in expected:  # kappa of a layer is below 1000 for these data; twelve layers
         assert torch.allclose(expected[output], found[output], rtol=1e-9, atol=1e-9), output
 
@@ -64,7 +64,7 @@ def test_the_matrix_is_kept_while_it_serves_and_made_anew_when_it_does_not(monke
     made: list[int] = []
     original = heads_kept.made
     monkeypatch.setattr(heads_kept, "made", lambda *given: made.append(1) or original(*given))
-    model = weftc_runtime.load(compiled("sinkhorn_log"), backend="linear")
+    model = weftc_runtime.load(compiled("sinkhorn_log"), backend="planned")
     inputs = problem("sinkhorn_log", "random", 60, 3)
     model(inputs, layers=40)
     often = len(made)
@@ -80,9 +80,9 @@ def test_the_matrix_is_kept_while_it_serves_and_made_anew_when_it_does_not(monke
 def test_a_matrix_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads_kept, "MEMORY", 1000)
     monkeypatch.setattr(heads_kept, "made", lambda *given: pytest.fail("a matrix was made"))
-    model = weftc_runtime.load(compiled("sinkhorn_dual"), backend="linear")
+    model = weftc_runtime.load(compiled("sinkhorn_dual"), backend="planned")
     model(problem("sinkhorn_dual", "random", 60, 3))
-    assert model.report.backend == "linear"
+    assert model.report.backend == "planned"
 
 
 def test_far_clouds_do_not_underflow() -> None:
@@ -90,9 +90,9 @@ def test_far_clouds_do_not_underflow() -> None:
     x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
     mass = torch.full((40,), 1 / 40, dtype=torch.float64)
     inputs = {"x": x, "y": x + 30.0, "a": mass, "b": mass}  # exp(-C / lambda) is zero in float64 everywhere
-    reference, linear = both(checkpoint, torch.float64)
-    expected, found = reference(inputs), linear(inputs)
-    assert linear.report.backend == "linear"
+    reference, planned = both(checkpoint, torch.float64)
+    expected, found = reference(inputs), planned(inputs)
+    assert planned.report.backend == "planned"
     assert torch.allclose(expected["f"], found["f"], rtol=1e-9, atol=0)
     assert float(expected["plan"].sum()) > 0.5
 
