@@ -100,10 +100,10 @@ def test_a_failure_names_its_backend() -> None:
         for b, ok in (("reference", True), ("planned", False))
     )
     verdict = Verdict("t", (fine, broken))
-    assert [check.compared for check in verdict.rows] == ["8 steps on reference", "8 steps on linear"]
+    assert [check.compared for check in verdict.rows] == ["8 steps on reference", "8 steps on planned"]
     lines = verdict.text().splitlines()
-    assert lines[3].startswith("NO  layers (l2, float64)  8 steps on linear")
-    assert lines[-1] == "layers (l2, float64) on linear: it went wrong"
+    assert lines[3].startswith("NO  layers (l2, float64)  8 steps on planned")
+    assert lines[-1] == "layers (l2, float64) on planned: it went wrong"
     assert [check["backend"] for check in verdict.json()["checks"]] == ["reference", "planned"]
 
 

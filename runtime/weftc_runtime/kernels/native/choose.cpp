@@ -90,7 +90,7 @@ struct Choose : Instruction {
       ask.keys = kept.keys.data(), ask.count = (int32_t)count, ask.first = 1, ask.threads = problem.hands, ask.label = label;
       if (!kept.finder->find(ask, team)) return false;
       problem.doubt.assign(ask.doubt, ask.doubt + ask.doubtful);
-      problem.count(number, ask.doubled, 0, queries);
+      problem.count(number, ask.settled_f64, 0, queries);
     } else {  // numbers beyond the range of the search
       problem.doubt.resize(queries);
       for (int64_t i = 0; i < queries; i++) problem.doubt[i] = i;

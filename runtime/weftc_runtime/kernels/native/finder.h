@@ -50,7 +50,7 @@ extern "C" struct WeftFind {
   int32_t carried;       // whether bounds of the search before were used
   int64_t scanned;
   int64_t refined;
-  int64_t doubled;
+  int64_t settled_f64;
   int64_t doubtful;
   const int64_t* doubt;  // rows of which nothing is proved, in order; valid until the next search
   const float* upper;    // bounds, or null
@@ -77,7 +77,7 @@ class Finder {
     const bool sure = ask.radius == 0 && q_.slack == 0, plain = sure && ask.tolerance == 0;
     fill_table(ask, plain);
     if (!(table_.reach < LARGEST && table_.most < LARGEST)) {  // keys are too far out
-      search_.scanned = search_.refined = search_.doubled = ask.looked = ask.carried = 0;
+      search_.scanned = search_.refined = search_.settled_f64 = ask.looked = ask.carried = 0;
       search_.doubt.resize(q_.rows);
       for (int64_t i = 0; i < q_.rows; i++) search_.doubt[i] = i, ask.label[i] = 0;
       return report(ask), true;
@@ -176,7 +176,7 @@ class Finder {
   }
 
   void report(WeftFind& ask) const {
-    ask.scanned = search_.scanned, ask.refined = search_.refined, ask.doubled = search_.doubled;
+    ask.scanned = search_.scanned, ask.refined = search_.refined, ask.settled_f64 = search_.settled_f64;
     ask.doubtful = (int64_t)search_.doubt.size(), ask.doubt = search_.doubt.data();
     const bool kept = labels_ == ask.label;
     ask.upper = kept ? upper_.get() : nullptr, ask.lower = kept ? lower_.get() : nullptr;

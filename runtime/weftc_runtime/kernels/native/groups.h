@@ -22,7 +22,7 @@ extern "C" struct WeftGroups {
   int32_t* label;
   int64_t* doubt;
   int64_t room;
-  int64_t doubled;
+  int64_t settled_f64;
   int64_t doubtful;
 };
 
@@ -72,9 +72,9 @@ bool find_in_groups_as(WeftGroups& all, Team& team) {
   const bool good = team.ranges(all.groups, 8, [&](int64_t first, int64_t last, int who) {
     for (int64_t g = first; g < last; g++) workers[who]->run(g);
   });
-  all.doubled = all.doubtful = 0;
+  all.settled_f64 = all.doubtful = 0;
   for (auto& each : workers) {
-    all.doubled += each->searcher->doubled;
+    all.settled_f64 += each->searcher->settled_f64;
     for (int64_t i : each->doubt) {
       if (all.doubtful < all.room) all.doubt[all.doubtful] = i;
       all.doubtful++;

@@ -68,7 +68,7 @@ class Find(ctypes.Structure):
         ("carried", c_int32),
         ("scanned", c_int64),
         ("refined", c_int64),
-        ("doubled", c_int64),
+        ("settled_f64", c_int64),
         ("doubtful", c_int64),
         ("doubt", c_void_p),
         ("upper", c_void_p),
@@ -95,7 +95,7 @@ class GroupsStruct(ctypes.Structure):
         ("label", c_void_p),
         ("doubt", c_void_p),
         ("room", c_int64),
-        ("doubled", c_int64),
+        ("settled_f64", c_int64),
         ("doubtful", c_int64),
     ]
 

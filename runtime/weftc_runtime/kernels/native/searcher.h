@@ -52,7 +52,7 @@ struct Search {
   // found
   int64_t scanned;             // rows whose scores were computed
   int64_t refined;             // rows that were looked at again in float32
-  int64_t doubled;             // rows settled in float64
+  int64_t settled_f64;             // rows settled in float64
   std::vector<int64_t> doubt;  // rows of which nothing is proved
 };
 
@@ -81,7 +81,7 @@ struct Searcher {
   Fine fine;
   InShorts shorts;
   Waiting all, close;  // rows to be looked at; rows that are too close for the first look
-  int64_t scanned = 0, refined = 0, doubled = 0;
+  int64_t scanned = 0, refined = 0, settled_f64 = 0;
   std::vector<int64_t> doubt, open;
 
   Searcher(Search& search, const Standing* standing)
@@ -238,7 +238,7 @@ struct Searcher {
 
   // ---------------------------------------------------------------- float64
   void settle(int64_t i) {
-    if (s.exact && again(i)) doubled++;
+    if (s.exact && again(i)) settled_f64++;
     else doubt.push_back(i);
     if (s.upper) s.upper[i] = INF, s.lower[i] = -INF;
   }
@@ -395,11 +395,11 @@ bool carry_out(Search& s, Team& team) {
   const bool good = team.ranges(s.rows, chunk, [&](int64_t first, int64_t last, int who) {
     searchers[who].range(first, last);
   });
-  s.scanned = s.refined = s.doubled = 0;
+  s.scanned = s.refined = s.settled_f64 = 0;
   s.doubt.clear();
   for (auto& each : searchers) {
     each.flush_close();
-    s.scanned += each.scanned, s.refined += each.refined, s.doubled += each.doubled;
+    s.scanned += each.scanned, s.refined += each.refined, s.settled_f64 += each.settled_f64;
     s.doubt.insert(s.doubt.end(), each.doubt.begin(), each.doubt.end());
   }
   std::sort(s.doubt.begin(), s.doubt.end());
