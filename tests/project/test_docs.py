@@ -170,7 +170,7 @@ def test_the_grammar_on_the_page_is_the_grammar() -> None:
     for sign in load().terminals:
         assert any(f'"{sign}"' in alternative for found in shown.values() for alternative in found), sign
     assert shown["tokenset"] == ('NAME {"," NAME} "in" NAME [":" dim]',)
-    assert shown["condition"] == ('chain [(">" | ">=" | "<" | "<=" | "!=") chain]',)
+    assert shown["condition"] == ('chain [(">" | ">=" | "<" | "<=" | "=" | "!=") chain]',)
     used = set(
         re.findall(
             r"[a-z]\w+(?![\w\"])", re.sub(r'"[^"]*"', "", " ".join(a for found in shown.values() for a in found))

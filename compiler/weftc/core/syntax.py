@@ -145,10 +145,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`left op right` as a condition."""
+    """`left op right` as a condition. The checker spells `=` and `!=` out; nothing after it sees them."""
 
     span: Span
-    op: Literal[">", ">=", "<", "<="]
+    op: Literal[">", ">=", "<", "<=", "=", "!="]
     left: Expr
     right: Expr
 
@@ -210,7 +210,18 @@ class Reduce:
 Expr: TypeAlias = (
     Num | Ref | Count | Position | Neg | Binary | Power | Norm | Square | Inner | Call | Percent | Else | Weigh | Reduce
 )
-Node: TypeAlias = Expr | Condition | Ties
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAt:
+    """`x[i-1]`, `x[first]`: a field at positions. The parser spells it out; nothing after it sees one."""
+
+    span: Span
+    name: str
+    places: tuple[Expr, ...]
+
+
+Node: TypeAlias = Expr | Condition | Ties | ReadAt
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -362,7 +362,7 @@ class RandomExpressions:
                 found.append(Different(NOWHERE, query[0], key))
             else:
                 at = (key,) if self.rng.random() < 0.5 else (*query, key)
-                op = self.rng.choice((">", ">=", "<", "<="))
+                op = self.rng.choice((">", ">=", "<", "<=", "=", "!="))
                 left = self.number(at, min(depth, 1))
                 found.append(Compare(NOWHERE, op, left, self.leaf(query)))  # type: ignore[arg-type]
         return tuple(found)

@@ -9,6 +9,7 @@ from weftc.core import syntax as ast
 from weftc.core.source import Span
 from weftc.core.types import Checked, FieldType, Type
 from weftc.language.check.declarations import declare, starts
+from weftc.language.check.equalities import spelled_out
 from weftc.language.check.equations import equations
 from weftc.language.check.examples import examples
 from weftc.language.check.expressions import Typing
@@ -32,14 +33,15 @@ def check(spec: ast.Spec) -> Checked:
     typing = Typing(names, problems)
     declared = declare(typing)
     inits(names, declared, problems)
-    fields, shapes, found = _settle(spec, names, declared, frozenset(typing.refused))
+    typing, shapes = _settle(spec, names, declared, frozenset(typing.refused))
+    found, fields = typing.problems, typing.fields
     problems.found.extend(found.found[: MOST_REPORTED - len(problems.found)])
     shown = examples(spec, names, fields, shapes, problems)
     problems.stop()
     ordered = {name: fields[name] for name in (*declared, *(n for n in fields if n not in declared))}
-    return Checked(
-        replace(spec, examples=shown), names.sets, names.index, ordered, names.lets, names.params, tuple(names.dims)
-    )
+    core = replace(spelled_out(spec, typing.compared), examples=shown)
+    lets = {let.target.name: let for let in core.lets}
+    return Checked(core, names.sets, names.index, ordered, lets, names.params, tuple(names.dims))
 
 
 def type_of(checked: Checked, expr: ast.Expr, bound: frozenset[str] | set[str] | tuple[str, ...]) -> Type:
@@ -60,8 +62,8 @@ def type_of(checked: Checked, expr: ast.Expr, bound: frozenset[str] | set[str] |
 
 def _settle(
     spec: ast.Spec, names: Names, declared: dict[str, FieldType], refused: frozenset[str]
-) -> tuple[dict[str, FieldType], dict[str, FieldType], Problems]:
-    """The types of all fields, the shapes of the outputs, and what is wrong with them.
+) -> tuple[Typing, dict[str, FieldType]]:
+    """The types of all fields with what is wrong with them, and the shapes of the outputs.
 
     A field that is written keeps its sign only if every equation keeps it, and an equation may read the field it
     writes. So signs are assumed as declared and weakened until the equations confirm them; the last pass reports.
@@ -78,7 +80,7 @@ def _settle(
         assumed = settled if number < MOST_PASSES else {name: _unsigned(field) for name, field in settled.items()}
     shapes = outputs(spec, typing)
     objective(spec, typing)
-    return typing.fields, shapes, found
+    return typing, shapes
 
 
 def _unsigned(field: FieldType) -> FieldType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weftc.core import syntax as ast
+from weftc.core.types import Type
 from weftc.core.words import width_words, written
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ def _condition(typing: Typing, condition: ast.Condition, bound: frozenset[str]) 
     match condition:
         case ast.Member(field=ref):
             return _member(typing, ref, bound)
+        case ast.Compare(op="=" | "!="):
+            return _equality(typing, condition, bound)
         case ast.Compare(left=left, right=right):
             one, other = _side(typing, left, bound), _side(typing, right, bound)
             return None if one is None or other is None else one | other
@@ -58,16 +61,32 @@ def _member(typing: Typing, ref: ast.Ref, bound: frozenset[str]) -> frozenset[st
     return None
 
 
+def _equality(typing: Typing, node: ast.Compare, bound: frozenset[str]) -> frozenset[str] | None:
+    """`a = b` and `a != b`, of numbers or of vectors of one width; notes which."""
+    left, right = (typing.of(side, bound) for side in (node.left, node.right))
+    if left is None or right is None or not _defined(typing, left) or not _defined(typing, right):
+        return None
+    if left.width != right.width:
+        label = f"{width_words(left.width)} and {width_words(right.width)}"
+        how = "compare numbers with numbers, and vectors with vectors of the same width"
+        typing.problems.add("C265", node.span, f"`{node.op}` compares values of one kind", label, how)
+        return None
+    typing.compared[id(node)] = "numbers" if left.width is None else "vectors"
+    return left.indices | right.indices
+
+
 def _side(typing: Typing, side: ast.Expr, bound: frozenset[str]) -> frozenset[str] | None:
     found = typing.number(side, bound, "each side of a comparison", "compare |v|^2 or <a, b>")
-    if found is None:
-        return None
+    return found.indices if found is not None and _defined(typing, found) else None
+
+
+def _defined(typing: Typing, found: Type) -> bool:
     if found.undefined is not None:
         message = "a comparison needs values that are always defined"
         note = "give it an `else`, in parentheses: (... else 0)"
         typing.problems.add("C263", found.undefined.span, message, "this may be undefined", note)
-        return None
-    return found.indices
+        return False
+    return True
 
 
 def _different(typing: Typing, node: ast.Different, bound: frozenset[str]) -> frozenset[str] | None:

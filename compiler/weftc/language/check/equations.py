@@ -169,6 +169,8 @@ def defined(typing: Typing, found: Type, target: ast.Ref | None = None) -> bool:
         old = typing.names.declared(target.name) is not None
         keep = f", as in ... else {written(target.name, target.indices) if old else '0'}"
     message, label = _why_undefined(guilty)
+    if isinstance(guilty, ast.Reduce) and not typing.problems.source.at(guilty.span).startswith(guilty.kind):
+        message, label = "there may be no token at this position", "positions run from 1 to the number of tokens"
     typing.problems.add("C230", guilty.span, message, label, f"add `else` with the value to use then{keep}")
     return False
 

@@ -17,6 +17,7 @@ from weftc.language.check import operators as check_operators
 from weftc.language.check import reductions as check_reductions
 from weftc.language.check import references as check_references
 from weftc.language.check import weightings as check_weightings
+from weftc.language.check.equalities import Compared
 from weftc.language.check.names import Names
 from weftc.language.check.problems import Problems
 from weftc.language.check.ranges import Range, range_of
@@ -31,6 +32,7 @@ class Typing:
     fields: dict[str, FieldType] = field(default_factory=dict)
     place: str = "layer"  # or `start` of a state field, `default` of a parameter, `output`: each may read less
     refused: set[str] = field(default_factory=set)  # names already reported; silent from then on
+    compared: dict[int, Compared] = field(default_factory=dict)  # id of `a = b`, `a != b` -> what the sides are
     _lets: dict[str, Type | None] = field(default_factory=dict)
     _open: list[str] = field(default_factory=list)  # `let`s being typed, to notice a cycle
 

@@ -89,11 +89,6 @@ def index_list(t: Trouble) -> bool:
         return t.say(
             "P141", f"{owner} needs an index here", "expected a name, such as i", span=before.span.to(t.token.span)
         )
-    if t.token.text in ("+", "-", "*", "/") and before.type == "NAME":
-        i, where = before.text, "after" if t.token.text == "+" else "before"
-        low, high = (f"{i} < l", f"l <= ({i} + 1)") if where == "after" else (f"({i} - 1) <= l", f"l < {i}")
-        how = f"the value of the token {where} {i} is sum[l] {owner}[l] where {low} and {high}, with l another index"
-        return t.say("P141", "there is no arithmetic with an index", f"index({i}) is its position 1, 2, ...", how)
     if t.token.text == ":" and before.text == "[":
         how = "an equation holds for every token; sum[i], mean[i] and max[i] run over all of them"
         return t.say("P141", "an index is a name", f"expected one, as in {owner}[i]", how)
@@ -184,9 +179,11 @@ def in_condition(t: Trouble) -> bool:
         return False
     if t.token.text == ",":
         return t.say("P142", "conditions are joined by `and`", "write `and` here")
-    equal = "two numbers are equal where a <= b and a >= b; i != l says that two tokens differ"
+    before = t.before()
+    if before is None or before.text != "=":
+        return False
     how = "a onehot field is a condition by itself: where y[i,j]"
-    return t.say("P142", "a condition compares by >, >=, < or <=", "not by =", equal, how)
+    return t.say("P142", "a condition compares by =, not by ==", "one is enough", how)
 
 
 def comparison(t: Trouble) -> bool:

@@ -1,26 +1,126 @@
-"""Indices in comparisons -> their positions: `where l <= i` means `where index(l) <= index(i)`."""
+"""Positions: indices in comparisons, and fields read at the tokens that stand somewhere.
+
+    where l <= i       where index(l) <= index(i)
+    x[i-1]             mean[l] x[l] where index(l) = index(i) - 1
+    x[first], x[1]     mean[l] x[l] by argmin[l](index(l));  x[last] by argmax
+    c[2] of 5 tokens   mean[h] c[h] by argmin[h](|index(h) - 2|^2)
+
+Behind a position stands an index of its own, one that the spec does not use.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from weftc.core.syntax import Compare, Position, Ref, Spec
+from weftc.core.source import Span
+from weftc.core.syntax import Binary, Compare, Different, Expr, Num, Position, ReadAt, Reduce, Ref, Spec, Square, Weigh
 from weftc.core.trees import inside, rewritten
+
+ENDS = {"first": "argmin", "last": "argmax"}
 
 
 def with_positions(spec: Spec) -> Spec:
-    """The spec with `index(...)` around every index that a comparison reads as a number."""
-    indices = frozenset(index for tokens in spec.tokens for index in tokens.indices)
+    """The spec with `index(...)` around every index that is read as a number, and positions as means of one token."""
+    return _Positions(spec).spelled_out()
 
-    def numbers(node: Any) -> Any:
-        if isinstance(node, Ref):
-            return Position(node.span, node.name) if not node.indices and node.name in indices else node
-        return inside(node, numbers)
 
-    def rewrite(node: Any) -> Any:
+class _Positions:
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.indices = {index: one.name for one in spec.tokens for index in one.indices}
+        self.homes: dict[str, tuple[str, ...]] = {}
+        written = [equation.target for step in spec.steps for equation in step.equations]
+        declared = [one.target for one in (*spec.inputs, *spec.random, *spec.state)]
+        declared += [one.target for one in spec.lets]
+        for target in (*declared, *written):
+            self.homes.setdefault(target.name, tuple(self.indices.get(index, "") for index in target.indices))
+        self.taken = {
+            *self.indices,
+            *self.homes,
+            *(one.name for one in spec.tokens),
+            *(one.name for one in spec.params),
+        }
+        sizes = (*(one.size for one in spec.tokens), *(one.type.width for one in (*spec.inputs, *spec.state)))
+        self.constants = {*(one.name for one in spec.params), *(size for size in sizes if isinstance(size, str))}
+        self.own: dict[str, list[str]] = {}  # set -> the indices made for it, one for each depth
+
+    def spelled_out(self) -> Spec:
+        spec = replace(rewritten(self.spec, self.rewrite), examples=self.spec.examples)
+        if not self.own:
+            return spec
+        tokens = tuple(replace(one, indices=(*one.indices, *self.own.get(one.name, ()))) for one in spec.tokens)
+        return replace(spec, tokens=tokens)
+
+    def rewrite(self, node: Any, depth: int = 0) -> Any:
         if isinstance(node, Compare):
-            return replace(node, left=numbers(node.left), right=numbers(node.right))
-        return inside(node, rewrite)
+            return replace(node, left=self.number(node.left, depth), right=self.number(node.right, depth))
+        if isinstance(node, Different) and self._of_values({node.left, node.right}):
+            sides = (self.number(Ref(node.span, name, ()), depth) for name in (node.left, node.right))
+            return Compare(node.span, "!=", *sides)
+        if isinstance(node, ReadAt):
+            return self._read(node, depth)
+        if isinstance(node, Ref) and self._ends(node):
+            return self._read(ReadAt(node.span, node.name, tuple(Ref(node.span, i, ()) for i in node.indices)), depth)
+        return inside(node, lambda below: self.rewrite(below, depth))
 
-    return replace(rewritten(spec, rewrite), examples=spec.examples)
+    def number(self, node: Any, depth: int) -> Any:
+        """A value in which an index alone is its position."""
+        if isinstance(node, Ref) and not node.indices and node.name in self.indices:
+            return Position(node.span, node.name)
+        if isinstance(node, Ref | ReadAt):
+            return self.rewrite(node, depth)
+        return inside(node, lambda below: self.number(below, depth))
+
+    def _of_values(self, names: set[str]) -> bool:
+        """Whether `a != b` compares values, and not two indices."""
+        return not names <= self.indices.keys() and names <= self.indices.keys() | self.constants
+
+    def _ends(self, ref: Ref) -> bool:
+        return any(index in ENDS and index not in self.indices for index in ref.indices)
+
+    def _read(self, node: ReadAt, depth: int) -> Expr:
+        """The means, one in the other, for the places that are no indices."""
+        homes = self.homes.get(node.name, ())
+        if len(homes) != len(node.places) or not all(home in self.indices.values() for home in homes):
+            return Ref(node.span, node.name, ())  # the checker says what is wrong with it
+        names: list[str] = []
+        places: list[tuple[str, Expr]] = []
+        for home, place in zip(homes, node.places, strict=True):
+            if isinstance(place, Ref) and not place.indices and (place.name in self.indices or place.name not in ENDS):
+                names.append(place.name)
+                continue
+            index = self._fresh(home, depth + len(places))
+            names.append(index)
+            places.append((index, place))
+        body: Expr = Ref(node.span, node.name, tuple(names))
+        for index, place in places:
+            body = self._at(node.span, index, place, body, depth + len(places))
+        return body
+
+    def _at(self, span: Span, index: str, place: Expr, body: Expr, depth: int) -> Reduce:
+        here = Position(place.span, index)
+        if isinstance(place, Ref) and place.name in ENDS and not place.indices:
+            return Reduce(span, "mean", index, body, by=Weigh(span, ENDS[place.name], index, here))
+        if isinstance(place, Num) and place.value <= self._least(index):
+            score = here if place.value == 1 else Square(place.span, Binary(place.span, "-", here, place))
+            return Reduce(span, "mean", index, body, by=Weigh(span, "argmin", index, score))
+        condition = Compare(place.span, "=", here, self.number(place, depth))
+        return Reduce(span, "mean", index, body, where=(condition,))
+
+    def _least(self, index: str) -> int:
+        """How many tokens the set of an index is known to have."""
+        home = next(home for home, own in self.own.items() if index in own)
+        size = next(one.size for one in self.spec.tokens if one.name == home)
+        return size if isinstance(size, int) else 1
+
+    def _fresh(self, home: str, depth: int) -> str:
+        """An index over a set, another one at each depth of positions inside positions."""
+        own = self.own.setdefault(home, [])
+        while len(own) <= depth:
+            name = next(index for index, of in self.indices.items() if of == home) + "'"
+            while name in self.taken:
+                name += "'"
+            self.taken.add(name)
+            own.append(name)
+        return own[depth]

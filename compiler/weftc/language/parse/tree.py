@@ -47,7 +47,7 @@ class Builder:
 
     def _measure(self, rule: str, built: Any, parts: list[Any]) -> None:
         below = max((self._below(part) for part in parts), default=0)
-        depth = below if rule == "group" else below + 1
+        depth = below if rule == "group" else 1 if isinstance(built, ast.Ref) else below + 1
         if depth > DEEPEST:
             spot = Span(built.span.start, built.span.start + 1)
             how = f"at most {DEEPEST} levels, where each term of a long sum is one; give parts of it names (`let`)"
@@ -94,6 +94,7 @@ RULES: dict[str, Rule] = {
     "fraction": fraction,
     "rows": rows,
     "ref": declarations.ref,
+    "read": expressions.read,
     "tokenset": declarations.tokenset,
     "input": declarations.input,
     "noisy": lambda b, s, p: ast.Field(s, *p),

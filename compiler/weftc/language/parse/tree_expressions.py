@@ -52,6 +52,20 @@ def of_two(_: Builder, span: Span, parts: list[Any]) -> ast.Expr:
     return ast.Binary(span, "+", left, ast.Call(span, "relu", ast.Binary(span, "-", right, left)))
 
 
+def read(b: Builder, span: Span, parts: list[Any]) -> ast.Ref | ast.ReadAt:
+    """A field at tokens that indices name, or at positions."""
+    name, *places = parts
+    places = [place for place in places if place is not None]
+    if all(isinstance(place, ast.Ref) and not place.indices for place in places):
+        return ast.Ref(span, name.text, tuple(place.name for place in places))
+    for place in places:
+        if isinstance(place, ast.Num) and (place.value < 1 or not place.value.is_integer()):
+            label = f"there is no token {place.value:g}"
+            how = f"{name.text}[first] is the value of the first token, {name.text}[1] too"
+            b.problems.add("P141", place.span, "positions are whole numbers, counted from 1", label, how)
+    return ast.ReadAt(span, name.text, tuple(places))
+
+
 def bars(_: Builder, span: Span, parts: list[Any]) -> ast.Norm:
     """`|v|`; `||v||`, as papers write it, is the absolute value of a length and so the same."""
     body = parts[0]
@@ -124,10 +138,7 @@ def condition(b: Builder, span: Span, parts: list[Any]) -> ast.Condition:
         b.problems.add("P105", span, "this is not a condition", "", how)
         return ast.Compare(span, ">", left, left)
     _, mark, right = parts
-    if mark.text == "!=":
-        if isinstance(left, ast.Ref) and isinstance(right, ast.Ref) and not left.indices and not right.indices:
-            return ast.Different(span, left.name, right.name)
-        how = "as in where i != l; for values use < or >"
-        b.problems.add("P104", mark.span, "`!=` compares two indices of one set", "these are values", how)
-        return ast.Compare(span, ">", left, right)
+    bare = isinstance(left, ast.Ref) and isinstance(right, ast.Ref) and not left.indices and not right.indices
+    if mark.text == "!=" and bare:
+        return ast.Different(span, left.name, right.name)
     return ast.Compare(span, mark.text, left, right)

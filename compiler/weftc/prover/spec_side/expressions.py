@@ -261,6 +261,8 @@ class SpecExpressions(ABC):
                 gap = self._binary("-", self.value(left, env), self.value(right, env))
                 if gap.missing:
                     raise Unproved("a condition on a number that may be undefined")
+                assert op != "="  # the checker has spelled it out
+                assert op != "!="
                 return self.algebra.compare(op, gap.poly)
             case ast.Different(left=left, right=right):
                 a, b = env[left], env[right]
