@@ -35,7 +35,7 @@ def decide(
 
     `twins` (keys,) names for every key one that has the same score whatever the query: ties among such keys are ties.
     """
-    low, high = _interval(scores, radius, eligible)
+    low, high = interval(scores, radius, eligible)
     if weighting.kind == "argmax":
         return _Argmax(weighting, low, high, eligible, oracle, twins).run()
     if weighting.kind == "top":
@@ -43,13 +43,23 @@ def decide(
     return _Normmax(weighting, scores, radius, low, high, eligible, oracle).run()
 
 
-def _interval(scores: Tensor, radius: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
+def interval(scores: Tensor, radius: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
     """Lower and upper ends, rounded outwards; -inf for keys that do not compete."""
     low, high = scores - radius, scores + radius
     away = radius > 0  # with radius 0 the score is exact and so are its ends
     low = torch.where(away, torch.nextafter(low, low.new_tensor(-torch.inf)), low)
     high = torch.where(away, torch.nextafter(high, high.new_tensor(torch.inf)), high)
     return low.masked_fill(~eligible, -torch.inf), high.masked_fill(~eligible, -torch.inf)
+
+
+def wanted_of(weighting: Weighting, many: Tensor) -> Tensor:
+    """How many keys lie at or above the boundary: a count, or floor(percent * (m - 1) / 100) + 1 of m."""
+    if weighting.count is not None:
+        return many.clamp_max(weighting.count)
+    assert weighting.percent is not None
+    share = weighting.percent / 100
+    top, bottom = share.numerator, share.denominator
+    return torch.tensor([(top * (m - 1)) // bottom + 1 if m else 0 for m in many.tolist()], device=many.device)
 
 
 def compare(op: str, scores: Tensor, radius: Tensor, oracle: Oracle) -> tuple[Tensor, Tensor]:
@@ -155,7 +165,7 @@ class _Top:
 
     def run(self) -> tuple[Tensor, Tensor]:
         many = self.eligible.sum(1)
-        wanted = self._wanted(many)
+        wanted = wanted_of(self.weighting, many)
         # k is surely in when fewer than `wanted` others can reach it, surely out when that many surely beat it.
         rivals = _count_at_least(self.high, self.low) - 1
         beaten = _count_above(self.low, self.high)
@@ -167,15 +177,6 @@ class _Top:
             keys, tiers[row] = self._settle(row, _list(doubt[row]), left)
             inside[row, keys] = True
         return inside, tiers
-
-    def _wanted(self, many: Tensor) -> Tensor:
-        """How many keys lie at or above the boundary: a count, or floor(percent * (m - 1) / 100) + 1 of m."""
-        if self.weighting.count is not None:
-            return many.clamp_max(self.weighting.count)
-        assert self.weighting.percent is not None
-        share = self.weighting.percent / 100
-        top, bottom = share.numerator, share.denominator
-        return torch.tensor([(top * (m - 1)) // bottom + 1 if m else 0 for m in many.tolist()], device=many.device)
 
     def _settle(self, row: int, doubt: list[int], left: int) -> tuple[list[int], int]:
         keep_ties = self.weighting.percent is not None

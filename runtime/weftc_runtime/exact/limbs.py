@@ -14,6 +14,7 @@ from math import ceil, frexp, isfinite, log2
 import torch
 from torch import Tensor
 
+from weftc_runtime.exact.merging import Others
 from weftc_runtime.kernels.threads import cores, each
 from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.slots import Rows
@@ -35,6 +36,7 @@ class LimbSum:
     segments: int
     device: torch.device
     top: int  # all numbers are below 2 ** top
+    total: int = 0  # rows of all processes, where they are more
     labels: Tensor | None = None
     counts: Tensor | None = None  # rows of every segment
     _limbs: list[Tensor] | None = None
@@ -42,7 +44,11 @@ class LimbSum:
     @property
     def _bits(self) -> int:
         """Bits of a limb: sums of all rows, and of as many being moved, stay below 2^52 units."""
-        return 50 - ceil(log2(self.rows + 1))
+        return 50 - ceil(log2(max(self.rows, self.total) + 1))
+
+    def unit(self, level: int) -> int:
+        """The limbs of a level are multiples of 2 to this power."""
+        return self.top - self._bits * (level + 1) + 1
 
     def terms(self, labels: Tensor) -> list[Tensor]:
         """Tensors that add up to the sums for these labels; `counts` then says how many rows each has."""
@@ -93,7 +99,7 @@ class LimbSum:
         """Adds the limbs of a block; a limb beyond those in use is opened where a block needs it."""
         rest, level = values, 0
         while True:
-            unit_exponent = self.top - self._bits * (level + 1) + 1
+            unit_exponent = self.unit(level)
             if level >= MOST_LIMBS or unit_exponent < -960:
                 raise Uncovered("the numbers of a sum differ by too many orders of magnitude")
             pull = 1.5 * 2.0 ** (52 + unit_exponent)  # adding and subtracting it rounds to multiples of the unit
@@ -108,14 +114,16 @@ class LimbSum:
                 return
 
 
-def reach(values: Values, rows: int, columns: int, device: torch.device) -> int:
-    """The power of two above all numbers."""
+def reach(values: Values, rows: int, columns: int, device: torch.device, others: Others | None = None) -> int:
+    """The power of two above all numbers, those of other processes too."""
 
     def peak(part: slice) -> float:
         found = [float(values(block).abs().max()) for block in in_blocks(part, columns)]
         return max(found, default=0.0)
 
     most = max(each(peak, shares(rows, columns), device), default=0.0)
+    if others is not None:
+        most = float(others.max(torch.tensor([most], dtype=torch.float64)))
     if not isfinite(most):
         raise Uncovered("a value is not finite")
     top = frexp(most)[1] if most else 0

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from weftc_runtime.exact.merging import Others, as_terms
 from weftc_runtime.exact.limbs import FEW_MOVES, LimbSum, Values, in_blocks, reach, shares
 from weftc_runtime.exact.sums import rounded_sum
 from weftc_runtime.kernels.threads import each
@@ -34,19 +35,25 @@ class SegmentSum:
     columns: int
     segments: int
     device: torch.device
+    others: Others | None = None  # the processes that hold more rows
+    total: int = 0  # rows of all of them
     labels: Tensor | None = None
     counts: Tensor | None = None  # rows of every segment
+    _top: int | None = None  # all numbers are below 2 ** _top
     _unit: int | None = None  # numbers that fit are multiples of 2 ** _unit
     _misfits: Tensor | None = None  # the rows with other numbers
     _cut: LimbSum | None = None  # their sums, or all sums
     _units: Tensor | None = None  # sums of the rows that fit
     _count: Tensor | None = None  # and how many these are
+    _levels: int | None = None  # limbs of all processes
 
     def sums(self, labels: Tensor) -> Tensor:
         """The sums for these labels, correctly rounded; `counts` then says how many rows each has."""
         if self._unit is None:
             self._sort()
         assert self._unit is not None
+        if self.others is not None:
+            return rounded_sum(as_terms(self._merged(labels, self.others)))
         terms = []
         if not self._all_cut:
             self._move(labels)
@@ -63,14 +70,48 @@ class SegmentSum:
             self.counts = self._cut.counts if self._count is None else self._count + self._cut.counts
         return rounded_sum(terms)
 
+    def _merged(self, labels: Tensor, others: Others) -> list[tuple[Tensor, int]]:
+        """The sums of all processes as integers, each with the power of two that it counts."""
+        assert self._unit is not None
+        shape, limbs = (self.segments, self.columns), list[Tensor]()
+        if not self._all_cut:
+            self._move(labels)
+        if self._cut is not None:
+            self._cut.values = _some(self.values, self._misfits)
+            limbs = self._cut.terms(labels if self._misfits is None else labels[self._misfits])
+        self.labels = labels
+        if self._levels is None:
+            self._levels = int(others.max(torch.tensor([len(limbs)])))
+        nothing = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        counts = [one for one in (self._count, None if self._cut is None else self._cut.counts) if one is not None]
+        pieces = [nothing if self._units is None else self._units]
+        for level in range(self._levels):
+            scaled = None if level >= len(limbs) else limbs[level] * 2.0 ** -self._scale.unit(level)
+            pieces.append(nothing if scaled is None else scaled.to(torch.int64))
+        mine = torch.cat([*(piece.flatten() for piece in pieces), torch.stack(counts).sum(0)])
+        *found, self.counts = others.sum(mine).split([nothing.numel()] * len(pieces) + [self.segments])
+        powers = [self._unit, *(self._scale.unit(level) for level in range(self._levels))]
+        return [(number.reshape(shape), power) for number, power in zip(found, powers, strict=True)]
+
+    @property
+    def _scale(self) -> LimbSum:
+        """What says how limbs are cut: the same in all processes."""
+        assert self._top is not None
+        return LimbSum(self.values, 0, self.columns, self.segments, self.device, self._top, self._many)
+
+    @property
+    def _many(self) -> int:
+        """Rows of all processes."""
+        return max(self.rows, self.total)
+
     @property
     def _all_cut(self) -> bool:
         return self._cut is not None and self._misfits is None
 
     def _sort(self) -> None:
         """Finds out which rows fit."""
-        top = reach(self.values, self.rows, self.columns, self.device)
-        self._unit = unit = top - min(BITS, 62 - self.rows.bit_length())
+        self._top = top = reach(self.values, self.rows, self.columns, self.device, self.others)
+        self._unit = unit = top - min(BITS, 62 - self._many.bit_length())
         pull = 1.5 * 2.0 ** (52 + unit)  # adding and subtracting it rounds to multiples of the unit
         wrong = torch.empty(self.rows, dtype=torch.bool, device=self.device)
 
@@ -90,7 +131,7 @@ class SegmentSum:
         if many or self._misfits is not None:
             size = self.rows if self._misfits is None else len(self._misfits)
             values = _some(self.values, self._misfits)
-            self._cut = LimbSum(values, size, self.columns, self.segments, self.device, top)
+            self._cut = LimbSum(values, size, self.columns, self.segments, self.device, top, self.total)
 
     def _move(self, labels: Tensor) -> None:
         """Brings the sums of the rows that fit to new labels."""

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weftc_runtime.exact.merging import Others
 from weftc_runtime.kernels.threads import cores
 
 FEW = 1 << 13  # terms up to which `math.fsum` is faster than a dozen tensor operations
@@ -213,6 +214,21 @@ def _whole(x: Tensor, terms: int) -> bool:
     return bool((x.abs().max() * terms < 2.0**53) & (x == x.round()).all())
 
 
+def binned_sum(blocks: list[tuple[Tensor, Tensor]], count: int, others: Others) -> Tensor:
+    """Exact sums of `count` bins over all processes; a block holds numbers and the bin of each.
+
+    NaN everywhere if some number is not finite.
+    """
+    device = blocks[0][0].device if blocks else torch.device("cpu")
+    finite = all(bool(torch.isfinite(numbers).all()) for numbers, _ in blocks)
+    lowest, highest = _range([numbers for numbers, _ in blocks]) if finite else (0, 0)
+    broken, below, highest = others.max(torch.tensor([not finite, -lowest, highest])).tolist()
+    if broken:
+        return torch.full((count,), torch.nan, dtype=torch.float64, device=device)
+    base, limbs = _window(-below, highest)
+    return _round(others.sum(_limbs(blocks, count, base, limbs, device)).reshape(count, limbs), base)
+
+
 def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
     """Exact sums of `count` bins; a block holds numbers and the bin of each."""
     device = blocks[0][0].device
@@ -224,7 +240,12 @@ def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
             for numbers, index in blocks:
                 total.index_add_(0, index, numbers)
             return total  # infinite or NaN, whatever the order; the caller reports it
-        base, limbs = _window([numbers for numbers, _ in blocks])
+        base, limbs = _window(*_range([numbers for numbers, _ in blocks]))
+    return _round(_limbs(blocks, count, base, limbs, device).reshape(count, limbs), base)
+
+
+def _limbs(blocks: list[tuple[Tensor, Tensor]], count: int, base: int, limbs: int, device: torch.device) -> Tensor:
+    """All numbers added into the limbs of their bins (count * limbs), as integers."""
     acc = torch.zeros(count * limbs, dtype=torch.int64, device=device)
     for numbers, index in blocks:
         significand, exponent = split(numbers)
@@ -236,7 +257,7 @@ def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
         acc.index_add_(0, place, sign * (low & _MASK))
         acc.index_add_(0, place + 1, sign * ((low >> _LIMB) + (high & _MASK)))
         acc.index_add_(0, place + 2, sign * (high >> _LIMB))
-    return _round(acc.reshape(count, limbs), base)
+    return acc
 
 
 def split(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -247,14 +268,21 @@ def split(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(bits < 0, -significand, significand), field.clamp_min(1) - 1075
 
 
-def _window(parts: list[Tensor]) -> tuple[int, int]:
-    """The exponent of the lowest limb, and how many limbs reach over all numbers with room for the carries."""
+def _range(parts: list[Tensor]) -> tuple[int, int]:
+    """The exponents of the smallest and the largest number."""
     lowest, highest = 0, _LOWEST
     for part in parts:
+        if not part.numel():
+            continue
         significand, exponent = split(part)
         filled = significand != 0
         lowest = min(lowest, int(torch.where(filled, exponent, 0).min()))
         highest = max(highest, int(torch.where(filled, exponent, _LOWEST).max()))
+    return lowest, highest
+
+
+def _window(lowest: int, highest: int) -> tuple[int, int]:
+    """The exponent of the lowest limb, and how many limbs reach over all numbers with room for the carries."""
     lowest = min(lowest, highest)
     return lowest, ((highest - lowest) >> 5) + 4
 

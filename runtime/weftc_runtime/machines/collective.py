@@ -2,16 +2,31 @@
 
 Every process holds some rows of each shared set, in the order of the processes, and all rows of every other set. What
 is added up is added as integers, so that no number of processes and no order changes a bit.
+
+All processes go through the same operations in the same order. Before each they tell each other, in 24 bytes, that all
+is well and which operation comes: an error in one is an error in all, with the same message, and processes that come
+apart find out instead of waiting for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor
+
+from weftc_runtime.errors import RunError
+
+WORD = 24  # bytes that go before every operation
+BLOCK = 1 << 24  # bytes that are shown to all at a time
+
+
+class Ended(RunError):
+    """What ended a run in all its processes."""
 
 
 @dataclass(eq=False)
@@ -37,6 +52,11 @@ class Collective:
         """How many rows a set has."""
         return self.starts[stream][-1] if stream in self.starts else local
 
+    def most(self, stream: str, local: int) -> int:
+        """How many rows of a set a process holds at most."""
+        ends = self.starts.get(stream, [0, local])
+        return max(end - start for start, end in zip(ends, ends[1:], strict=False))
+
     def sum(self, numbers: Tensor) -> Tensor:
         """Integers of all processes, added."""
         return numbers
@@ -49,9 +69,14 @@ class Collective:
         """The numbers of all processes, one after the other along a new first axis."""
         return numbers[None]
 
-    def shift(self, numbers: Tensor, sizes: list[int], turn: int) -> Tensor:
-        """What the process `turn` places on holds, rows of as many as `sizes` says, once round the ring."""
-        return numbers
+    def joined(self, rows: Tensor, stream: str) -> Tensor:
+        """The rows of a shared set, those of all processes."""
+        return rows
+
+    def shown(self, mine: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
+        """What one process shows to all."""
+        assert mine is not None
+        return mine
 
     def gather(self, mine: Any) -> list[Any]:
         """What every process gives, in their order."""
@@ -67,6 +92,11 @@ class Collective:
     def share(self, counts: Mapping[str, int]) -> None:
         """Notes how many rows of every shared set this process holds."""
 
+    @contextmanager
+    def as_one(self) -> Iterator[None]:
+        """An error in one process ends this for all of them."""
+        yield
+
 
 ALONE = Collective()
 
@@ -78,62 +108,129 @@ class ProcessGroup(Collective):
         import torch.distributed as dist
 
         if not dist.is_initialized():
-            from weftc_runtime.errors import RunError
-
             raise RunError("there is no process group; call torch.distributed.init_process_group first")
         self._dist, self._group = dist, group
-        device = torch.device("cuda") if dist.get_backend(group) == "nccl" else torch.device("cpu")
-        self._device = device
+        if dist.get_rank(group) < 0:
+            raise RunError("this process does not belong to the group; load the model in those that do")
+        self._device = torch.device("cuda") if dist.get_backend(group) == "nccl" else torch.device("cpu")
         Collective.__init__(self, dist.get_rank(group), dist.get_world_size(group))
+
+    # ------------------------------------------------------------------ one for all
+    @contextmanager
+    def as_one(self) -> Iterator[None]:
+        try:
+            yield
+        except Ended:
+            raise
+        except Exception as error:
+            self._reduce(torch.tensor([1, 0, 0]))
+            self._tell(error)
+
+    def _tell(self, error: Exception | None) -> None:
+        """Raises in every process what went wrong in the first that something went wrong in."""
+        mine = None
+        if error is not None:
+            text = str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
+            mine = text, getattr(error, "input", None), getattr(error, "place", None)
+        told = self._listed(mine)
+        rank, found = next((rank, one) for rank, one in enumerate(told) if one is not None)
+        text = found[0] if told.count(found) == self.size else f"process {rank} of {self.size}: {found[0]}"
+        raise Ended(text, input=found[1], place=found[2]) from (error if not isinstance(error, RunError) else None)
+
+    @contextmanager
+    def _line(self) -> Iterator[None]:
+        """What torch says when another process does not answer."""
+        try:
+            yield
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0][:200]
+            raise Ended(
+                f"process {self.rank} of {self.size} has lost another one, which has ended or does not answer "
+                f"({reason}); start the run again, with `resume` it goes on from its last state"
+            ) from None
+
+    def _reduce(self, numbers: Tensor) -> Tensor:
+        """The largest numbers of all."""
+        self.sent += numbers.numel() * numbers.element_size()
+        moved = numbers.to(self._device)
+        with self._line():
+            self._dist.all_reduce(moved, op=self._dist.ReduceOp.MAX, group=self._group)
+            return moved.cpu()
+
+    def _next(self, what: str) -> None:
+        """All is well here, and this is what comes."""
+        word = crc32(what.encode()) & 0x7FFFFFFF
+        failed, high, low = self._reduce(torch.tensor([0, word, -word])).tolist()
+        if failed:
+            self._tell(None)
+        if high != -low:
+            raise Ended(
+                f"the processes have come apart (process {self.rank} of {self.size} was at: {what}); "
+                "give all of them the same model, the same settings and the same inputs of sets that are not shared"
+            )
 
     def _sent(self, numbers: Tensor) -> Tensor:
         self.sent += numbers.numel() * numbers.element_size()
         return numbers.to(self._device).contiguous()
 
+    # ------------------------------------------------------------------ operations
     def sum(self, numbers: Tensor) -> Tensor:
         assert numbers.dtype == torch.int64
+        self._next(f"sum {tuple(numbers.shape)}")
         moved = self._sent(numbers)
         moved = moved.clone() if moved is numbers else moved
-        self._dist.all_reduce(moved, group=self._group)
+        with self._line():
+            self._dist.all_reduce(moved, group=self._group)
         return moved.to(numbers.device)
 
     def max(self, numbers: Tensor) -> Tensor:
+        self._next(f"max {tuple(numbers.shape)} {numbers.dtype}")
         moved = self._sent(numbers)
         moved = moved.clone() if moved is numbers else moved
-        self._dist.all_reduce(moved, op=self._dist.ReduceOp.MAX, group=self._group)
+        with self._line():
+            self._dist.all_reduce(moved, op=self._dist.ReduceOp.MAX, group=self._group)
         return moved.to(numbers.device)
 
     def stack(self, numbers: Tensor) -> Tensor:
+        self._next(f"stack {tuple(numbers.shape)} {numbers.dtype}")
         moved = self._sent(numbers)
         found = [torch.empty_like(moved) for _ in range(self.size)]
-        self._dist.all_gather(found, moved, group=self._group)
+        with self._line():
+            self._dist.all_gather(found, moved, group=self._group)
         return torch.stack(found).to(numbers.device)
 
-    def shift(self, numbers: Tensor, sizes: list[int], turn: int) -> Tensor:
-        before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
-        moved = self._sent(numbers)
-        found = torch.empty(
-            sizes[(self.rank + turn) % self.size], *moved.shape[1:], dtype=moved.dtype, device=moved.device
-        )
-        peers = [self._dist.get_global_rank(self._group, peer) for peer in (before, after)]
-        ways = [
-            self._dist.P2POp(self._dist.isend, moved, peers[0], self._group),
-            self._dist.P2POp(self._dist.irecv, found, peers[1], self._group),
-        ]
-        for way in self._dist.batch_isend_irecv(ways):
-            way.wait()
-        return found.to(numbers.device)
+    def joined(self, rows: Tensor, stream: str) -> Tensor:
+        """Rows of another process go into place; the shortest are filled up on their way."""
+        starts, most = self.starts[stream], self.most(stream, len(rows))
+        padded = rows.new_zeros(most, *rows.shape[1:])
+        padded[: len(rows)] = rows
+        found = self.stack(padded)
+        counts = [end - start for start, end in zip(starts, starts[1:], strict=False)]
+        return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
+
+    def shown(self, mine: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
+        self._next(f"show {shape} {dtype} {source}")
+        numbers = torch.empty(shape, dtype=dtype) if mine is None else mine
+        moved = self._sent(numbers) if mine is not None else numbers.to(self._device)
+        with self._line():
+            self._dist.broadcast(moved, self._dist.get_global_rank(self._group, source), group=self._group)
+        return moved.to(numbers.device)
 
     def gather(self, mine: Any) -> list[Any]:
+        self._next("gather")
+        return self._listed(mine)
+
+    def _listed(self, mine: Any) -> list[Any]:
         found: list[Any] = [None] * self.size
-        self._dist.all_gather_object(found, mine, group=self._group)
+        with self._line():
+            self._dist.all_gather_object(found, mine, group=self._group)
         return found
 
     def any(self, flag: bool) -> bool:
         return bool(self.max(torch.tensor([int(flag)])).item())
 
     def wait(self) -> None:
-        self._dist.barrier(group=self._group)
+        self._next("wait")
 
     def share(self, counts: Mapping[str, int]) -> None:
         told = self.gather(dict(counts))

@@ -163,9 +163,9 @@ def all_finite(value: Tensor) -> bool:
 
 
 def blocks(tokens: int, width: int, entries: int | None = None) -> list[slice]:
-    """Rows in blocks of about `entries` entries."""
+    """Rows in blocks of about `entries` entries; no rows are one block."""
     size = max(1, (ENTRIES if entries is None else entries) // max(1, width))
-    return [slice(start, min(tokens, start + size)) for start in range(0, tokens, size)]
+    return [slice(start, min(tokens, start + size)) for start in range(0, max(1, tokens), size)]
 
 
 def sparse(held: SlotValue) -> IndexSlot:

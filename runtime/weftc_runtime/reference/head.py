@@ -16,7 +16,7 @@ from torch import Tensor
 
 from weftc_runtime.errors import RunError
 from weftc_runtime.exact.bounds import U, quotient_radius, sum_radius, widen
-from weftc_runtime.exact.decide import compare, decide
+from weftc_runtime.exact.decide import Oracle, compare, decide
 from weftc_runtime.exact.rational import Choice, NotRational, RationalScores
 from weftc_runtime.exact.sums import weighted_sum
 from weftc_runtime.format.program import HARD, Head, Score
@@ -125,7 +125,7 @@ class HeadRun:
             values = values if given is None else given
         rows = len(self.query)
         inside = "hook_attn_scores" in listens or "hook_pattern" in listens
-        size = rows if inside else max(1, BLOCK // max(1, len(self.keys)))
+        size = rows if inside else self._at_once()
         outs, radii, chosen, eligible, tiers, lost = [], [], [], [], [], []
         patterns: list[Tensor] = []
         for start in range(0, rows, size):
@@ -215,6 +215,28 @@ class HeadRun:
             values = self.weights.linear(self.valued, head.value)
         return values, self.weights.linear(self.own, own.value) if own is not None and own.value else None
 
+    # ------------------------------------------------------------------ what looks at all keys
+    def _at_once(self) -> int:
+        """Queries of a block."""
+        return max(1, BLOCK // max(1, len(self.keys)))
+
+    def _soft(self, kind: str, scores: Tensor, eligible: Tensor) -> weigh.Soft:
+        return weigh.soften(kind, scores, eligible)
+
+    def _measured(self, kind: str, scores: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
+        return (weigh.log_sum_exp if kind == "lse" else weigh.best_score)(scores, eligible)
+
+    def _decided(
+        self, scores: Tensor, radius: Tensor, eligible: Tensor, oracle: Oracle, twins: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        return decide(self.head.weighting, scores, radius, eligible, oracle, twins)
+
+    def _counted(self, chosen: Tensor) -> Tensor:
+        return chosen.sum(1)
+
+    def _summed(self, numerators: Tensor, values: Tensor, own: Tensor | None) -> Tensor:
+        return weighted_sum(numerators, values, own)
+
     # ------------------------------------------------------------------ weights
     def _weigh(self, block: slice, scores: Tensor | None) -> tuple[Weighed, Tensor | None]:
         kind = self.head.weighting.kind
@@ -238,8 +260,7 @@ class HeadRun:
             return self._decide(block, scores.detach(), radius, eligible, tiers, replaced)
         self._check_scores(scores, eligible, block)
         if kind in NUMBER_HEADS:
-            measure = weigh.log_sum_exp if kind == "lse" else weigh.best_score
-            number, empty = measure(scores, eligible)
+            number, empty = self._measured(kind, scores, eligible)
             weighed = Weighed(scores, None, self._last(empty, block), number=number, eligible=eligible)
             if radius is not None:
                 weighed.number_radius = weigh.number_spread(scores.detach(), radius, eligible, number.detach())
@@ -250,7 +271,7 @@ class HeadRun:
             scores = torch.where(scores.abs() <= radius, 0.0, scores)
         if kind == "normalize" and not replaced and not scores.is_meta:
             scores, radius = self._settle_mass(block, scores, eligible, radius)
-        soft = weigh.soften(kind, scores, eligible)
+        soft = self._soft(kind, scores, eligible)
         if kind == "exp":
             self._check_exp(scores, soft.numerators, block)
         last = self._last(soft.empty, block)
@@ -343,9 +364,9 @@ class HeadRun:
         else:
             same = len(self.keys) <= TWINS and not replaced
             twins = self.exact.key_twins(self.head, self.level) if same else None
-            chosen, tier = decide(self.head.weighting, scores, radius, eligible, oracle, twins)
+            chosen, tier = self._decided(scores, radius, eligible, oracle, twins)
         keys = len(self.keys)
-        count = chosen.sum(1)
+        count = self._counted(chosen)
         empty = count == 0
         numbers = chosen.to(torch.float64)
         weighed = Weighed(
@@ -385,7 +406,7 @@ class HeadRun:
                 own = own / mass[:, None]
         if replaced is not None:
             return weighted_sum(replaced, values, own)
-        total = weighted_sum(weighed.numerators, values, own)
+        total = self._summed(weighed.numerators, values, own)
         return total if mass is None else total / mass[:, None]
 
     def _radius(self, weighed: Weighed, out: Tensor, values: Tensor, own_values: Tensor | None, block: slice) -> Tensor:

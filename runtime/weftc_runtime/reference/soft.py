@@ -40,7 +40,7 @@ def soften(kind: str, scores: Tensor, eligible: Tensor) -> Soft:
         numbers = torch.where(eligible, shifted, -torch.inf).exp()
         return Soft(numbers, torch.where(none, 1.0, exact_sum(numbers, 1)), none)
     assert kind == "sparsemax"
-    return Soft(_sparsemax(shifted, eligible), None, none)
+    return Soft(sparsemax(shifted, eligible), None, none)
 
 
 def _peak(scores: Tensor, eligible: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def _peak(scores: Tensor, eligible: Tensor) -> Tensor:
     return torch.where(torch.isfinite(peak), peak, 0.0)
 
 
-def _sparsemax(shifted: Tensor, eligible: Tensor) -> Tensor:
+def sparsemax(shifted: Tensor, eligible: Tensor) -> Tensor:
     """The projection of the scores onto the simplex: max(0, s - t), t such that the weights sum to 1."""
     ordered = shifted.detach().masked_fill(~eligible, -torch.inf).sort(1, descending=True).values
     rank = torch.arange(1, ordered.shape[1] + 1, device=ordered.device)
