@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ def load(
     trainable: bool = False,
     backend: str = "auto",
     deterministic: bool = False,
+    group: Any = None,
+    shared: Iterable[str] | None = None,
 ) -> Model:
     """The model in a checkpoint, as an `nn.Module`; frozen unless `trainable`.
 
@@ -69,13 +71,16 @@ def load(
     `backend` is `reference` (the matrices as they stand), `planned` (a plan for large inputs) or `auto`. Sums over hard
     weights have the same bits in any order; with `deterministic` so have those with soft weights, at the reference's
     speed. A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
+
+    `group`: processes of torch.distributed that run together (docs/scale.md); each is given its rows of the `shared`
+    sets, all of open size unless some are named, and all rows of every other.
     """
     import torch
 
     from weftc_runtime import load as load_model
 
     dtype = dtype or torch.float64
-    return load_model(source, dtype, device, trainable, backend, deterministic)
+    return load_model(source, dtype, device, trainable, backend, deterministic, group, shared)
 
 
 def verify(

@@ -7,7 +7,7 @@ how outputs are given. They are frozen unless `trainable`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ from weftc_runtime.data.arrays import tensor_of
 from weftc_runtime.data.hooks import LayerSites, Named, blocks
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.reader import SETTINGS, Batch, Reader, call_of
-from weftc_runtime.data.results import Fields, Outputs, Report, Trace
+from weftc_runtime.data.results import Fields, Outputs, Report, Tiers, Trace, together
 from weftc_runtime.errors import RunError, shown, suggestion
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.display import model_html, model_line
@@ -32,11 +32,13 @@ from weftc_runtime.format.writes import stated
 from weftc_runtime.kernels.devices import Placement
 from weftc_runtime.kernels.threads import alone, safely
 from weftc_runtime.machines.choose import Planner, check_backend, hindrance
+from weftc_runtime.machines.collective import ALONE, ProcessGroup
 from weftc_runtime.machines.conditions import short_leads
 from weftc_runtime.machines.lost_digits import lost_digits
 from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.run import Run, Sites, is_unrolled
 from weftc_runtime.machines.saved_run import SavedRun, fingerprint, identity_of
+from weftc_runtime.machines.sharded import refuse_what_cannot_be_shared
 from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, site_names
 from weftc_runtime.plan.instructions import Plan, Uncovered
 from weftc_runtime.plan.prepared import Prepared
@@ -57,14 +59,18 @@ def load(
     trainable: bool = False,
     backend: str = "auto",
     deterministic: bool = False,
+    group: Any = None,
+    shared: Iterable[str] | None = None,
 ) -> Model:
     """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or planned.
 
     `deterministic`: sums with soft weights, too, get the same bits whatever the blocks, threads and batches.
     A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
+    `group`: processes of torch.distributed that run together; each is given its rows of the `shared` sets (all of open
+    size unless some are named) and all rows of every other, and gets the outputs of its rows.
     """
     checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
-    return Model(checkpoint, dtype, device, trainable, backend, deterministic)
+    return Model(checkpoint, dtype, device, trainable, backend, deterministic, group, shared)
 
 
 class Refused(RunError):
@@ -91,6 +97,8 @@ class Model(nn.Module):
         trainable: bool = False,
         backend: str = "auto",
         deterministic: bool = False,
+        group: Any = None,
+        shared: Iterable[str] | None = None,
     ) -> None:
         super().__init__()
         dtype = dtype_of(dtype)
@@ -119,6 +127,30 @@ class Model(nn.Module):
         self.blocks = blocks(program.layer, streams)
         self.readout = blocks(program.readout, streams)
         self.layers = LayerSites(program)
+        self.collective, self.shared = ALONE, frozenset[str]()
+        if group is not None:
+            self._join_group(ProcessGroup(group), shared)
+        elif shared is not None:
+            raise RunError("`shared` names the sets that the processes of a group share; give `group` too")
+
+    def _join_group(self, group: ProcessGroup, shared: Iterable[str] | None) -> None:
+        """Runs together with other processes from here on, if the program can."""
+        open_sets = [stream.name for stream in self.program.streams if stream.size is None]
+        names = open_sets if shared is None else [shared] if isinstance(shared, str) else list(shared)
+        for name in names:
+            if name not in open_sets:
+                raise RunError(
+                    f"{shown(name)} is no set of open size that could be shared{suggestion(name, open_sets)}"
+                )
+        if group.size == 1:
+            return
+        if self.backend == "reference":
+            raise RunError("the reference backend runs in one process; give backend='auto' with a group")
+        self.collective, self.shared = group, frozenset(names)
+        try:
+            refuse_what_cannot_be_shared(self.program, self.plan(), self.shared)
+        except Uncovered as reason:
+            raise RunError(f"{shown(self.program.name)} cannot run in several processes: {reason}") from None
 
     # ------------------------------------------------------------------ as a module
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Model:
@@ -234,6 +266,8 @@ class Model(nn.Module):
     def trace(self, inputs: Any = None, /, *, patterns: bool = False, **options: Any) -> Trace:
         """Every slot of every stream after every sub-layer, and on request every attention pattern."""
         named, settings = self._sorted(inputs, options)
+        if self.collective.size > 1:
+            raise RunError("a trace is made in one process; load without a group for it")
         if self.backend == "planned" and patterns:
             raise RunError("the planned backend makes no attention patterns; load with backend='reference' for them")
 
@@ -330,8 +364,24 @@ class Model(nn.Module):
 
     def _either(self, go: Callable[[bool], Result]) -> Result:
         """Runs on the planned backend if that may be, and on the reference if it gives up."""
+        if self.collective.size > 1:
+            return self._with_others(go)
         with safely():
             return self._tried(go)
+
+    def _with_others(self, go: Callable[[bool], Result]) -> Result:
+        """The same in several processes: an error in one ends all."""
+        if self.backend == "reference":
+            raise RunError("the reference backend runs in one process; give backend='auto' with a group")
+        with safely(), self.collective.as_one():
+            found = go(True)
+            told = self.collective.gather((self.report.heads, self.report.by_layer))
+            heads = {
+                name: together(one.get(name, Tiers()) for one, _ in told) for name in {n for t, _ in told for n in t}
+            }
+            by_layer = tuple(together(layer) for layer in zip(*(layers for _, layers in told), strict=True))
+            self.report = replace(self.report, heads=dict(sorted(heads.items())), by_layer=by_layer)
+            return found
 
     def _tried(self, go: Callable[[bool], Result]) -> Result:
         why = ""
@@ -357,7 +407,7 @@ class Model(nn.Module):
             if why:
                 raise Uncovered(why)
             prepared = self._planner.prepared(tensors)
-            if self.deterministic and prepared.plan.adds_in_tiles:
+            if self.deterministic and prepared.plan.adds_in_tiles and self.collective.size == 1:
                 raise Uncovered("sums with soft weights depend on its tiles; deterministic ones are the reference's")
         except Uncovered as reason:
             if self.backend == "planned":
@@ -447,11 +497,16 @@ class Model(nn.Module):
         if seed is not None and not isinstance(seed, int | np.integer):
             raise RunError("`resume` keeps the state of one problem; give one seed")
         rows = {name: tensor_of(shown(name), value) for name, value in given.named.items() if value is not None}
-        seen = {name: fingerprint(value) for name, value in rows.items()}
-        saved = SavedRun.of(folder, identity_of(self.program, self._tensors(), self.dtype, int(seed or 0), seen))
-        if given.batch is None:
-            given.started = frozenset(item.name for item in self.program.inputs if item.name not in rows)
-            given.named = {**given.named, **rows, **saved.inputs()}
+        homes = {item.name: item.stream for item in self.program.inputs if item.stream in self.shared}
+        if self.shared:
+            self.collective.share({homes[name]: len(value) for name, value in rows.items() if name in homes})
+        seen = {name: fingerprint(value, self.collective, homes.get(name, "")) for name, value in rows.items()}
+        identity = identity_of(self.program, self._tensors(), self.dtype, int(seed or 0), seen)
+        saved = SavedRun.of(folder, identity, self.collective)
+        if given.batch is None:  # rows of a shared set that nobody gave are copies, and are made again
+            given.started = frozenset(i.name for i in self.program.inputs if i.name not in rows and i.name not in homes)
+            begun = {name: value for name, value in saved.inputs().items() if name in given.started}
+            given.named = {**given.named, **rows, **begun}
         return saved
 
     def _started(self, run: Run, given: GivenInputs) -> dict[str, Tensor]:
@@ -485,7 +540,8 @@ class Model(nn.Module):
         tell: Progress = silence,
     ) -> Run:
         if given.batch is None:
-            reader = Reader(self.program, self.program.inputs, self.dtype, self._place().state, progress=tell)
+            given_to = self.program, self.program.inputs, self.dtype, self._place().state
+            reader = Reader(*given_to, progress=tell, collective=self.collective, shared=self.shared)
             given.batch = reader.read(given.named, mask, seed)
         batch = given.batch
         places = {item.name: (item.stream, item.slot) for item in self.program.inputs}
@@ -497,7 +553,8 @@ class Model(nn.Module):
         prepared = self._linear(batch, planned)
         weights = Weights(self._tensors(), self._structures)
         sites, given = Sites(self.prelude, self.blocks, self.readout, self.layers), (batch, places, noise or {})
-        return Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared)
+        others = self.collective, self.deterministic
+        return Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared, *others)
 
     def _note(self, run: Run) -> None:
         backend, leads = ("planned", {}) if isinstance(run.engine, PlannedBackend) else ("reference", run.engine.leads)

@@ -115,7 +115,7 @@ from weftc.cli import main
 from weftc_runtime.machines.run import Run
 from weftc_runtime.machines.saved_run import SavedRun
 SavedRun.due = lambda _: True
-for name in ("layer", "leap"):
+for name in ("layer", "run_many"):
     def slowed(*given, _original=getattr(Run, name), **more):
         time.sleep(0.02)
         return _original(*given, **more)

@@ -16,7 +16,7 @@ from torch import Tensor
 from weftc_runtime.data.hooks import padded
 from weftc_runtime.data.results import Fields, Later, Lazy, OneHot, Outputs, Trace
 from weftc_runtime.errors import RunError, shown
-from weftc_runtime.exact.sums import exact_sum
+from weftc_runtime.exact.sums import binned_sum, exact_sum
 from weftc_runtime.format.program import Input, Program, ProgramOutput
 from weftc_runtime.machines.faults import together
 from weftc_runtime.machines.joined import joined_as
@@ -87,13 +87,24 @@ def outputs(run: Run, again: bool) -> Outputs:
     found: dict[str, Any] = {}
     for output in run.program.outputs:
         problems = redone[output.again] if again and output.again is not None else run.problems
-        if output.kind == "pattern":  # n x k: made only when somebody asks for it
+        if output.kind == "pattern" and output.head is not None and run.collective.shares(output.head.keys):
+            found[output.name] = Lazy(partial(_spread_pattern, output))
+        elif output.kind == "pattern":  # n x k: made only when somebody asks for it
             found[output.name] = Lazy(partial(answer, run, output, problems))
         elif run.defers(output, problems):
             found[output.name] = _in_blocks(run, output, problems)
         else:
             found[output.name] = answer(run, output, problems)
     return Outputs(found)
+
+
+def _spread_pattern(output: ProgramOutput) -> Tensor:
+    """No process holds the keys of a pattern over a shared set."""
+    assert output.head is not None
+    raise RunError(
+        f"{shown(output.name)} has a column for every row of {output.head.keys}, which several processes share; "
+        "run in one process for it"
+    )
 
 
 def _in_blocks(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Lazy:
@@ -123,7 +134,9 @@ def answer(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tens
             rows = slot_values(run, problems, output.stream, output.slot, torch.float64)
             return _fitting(output, exact_sum(rows[..., 0], 1).to(dtype), dtype)
         columns = [run.read(p, output.stream, output.slot)[:, 0] for p in problems]
-        found = [(exact_sum(c, 0) if output.kind == "total" else c[0]).to(dtype) for c in columns]
+        found = [
+            (_total(run, output, c) if output.kind == "total" else _common(run, output, c)).to(dtype) for c in columns
+        ]
         return _fitting(output, torch.stack(found) if run.batch.batched else found[0], dtype)
     indices = run.indices(problems, output.stream, output.slot) if output.kind == "onehot" else None
     if indices is not None:
@@ -136,6 +149,21 @@ def answer(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tens
         filled = plain > 0.5 if run.engine.derived_slots.bases.blurred else plain != 0
         return OneHot(torch.where(filled.any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype)
     return value
+
+
+def _total(run: Run, output: ProgramOutput, column: Tensor) -> Tensor:
+    """The sum of a number of all tokens."""
+    if not run.collective.shares(output.stream):
+        return exact_sum(column, 0)
+    return binned_sum([(column, torch.zeros_like(column, dtype=torch.int64))], 1, run.collective)[0]
+
+
+def _common(run: Run, output: ProgramOutput, column: Tensor) -> Tensor:
+    """The number that all tokens have."""
+    if not run.collective.shares(output.stream):
+        return column[0]
+    mine = column[0] if len(column) else torch.tensor(-torch.inf, dtype=torch.float64)
+    return run.collective.max(mine.reshape(1))[0]
 
 
 def _fitting(output: ProgramOutput, value: Tensor, dtype: torch.dtype) -> Tensor:

@@ -14,16 +14,19 @@ from keyword import iskeyword
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from weftc_runtime.data.arrays import tensor_of
+from weftc_runtime.data.blocks import ScratchRows
 from weftc_runtime.data.contracts import kept
 from weftc_runtime.data.initial import start
 from weftc_runtime.data.noise import check_seed
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.errors import RunError, shown, suggestion
 from weftc_runtime.format.program import Input, Program
+from weftc_runtime.machines.collective import ALONE, BLOCK, Collective
 
 # what a call takes besides inputs
 SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until", "resume")
@@ -114,6 +117,8 @@ class Reader:
     device: torch.device
     may_start: bool = True  # whether initialisers fill what is missing
     progress: Progress = silence  # told how far they are
+    collective: Collective = ALONE
+    shared: frozenset[str] = frozenset()  # sets of which this process holds some rows
 
     def read(self, given: Mapping[str, Any], mask: Mapping[str, Any] | None, seed: int | Sequence[int] | None) -> Batch:
         """The batch, or a RunError that names the input and the row."""
@@ -139,7 +144,10 @@ class Reader:
             raise RunError("the batch is empty; give at least one problem")
         if mask and not counts:
             raise RunError("`mask` is for batches; give inputs of shape [batch, tokens, width]")
+        if batched and self.collective.size > 1:
+            raise RunError("several processes share one problem; a batch runs in one process")
         layouts = self._layouts(arrays, mask or {}, count)
+        self._share(layouts)
         values = {
             item.name: self._rows(item, arrays[item.name], layouts[item.stream], batched)
             for item in self.inputs
@@ -148,6 +156,7 @@ class Reader:
         seeds = _seeds(seed, count)
         if self.may_start:
             self._start(values, layouts, seeds, count)
+            self._share(layouts)
         return Batch(batched, count, values, layouts, seeds)
 
     # ------------------------------------------------------------------ names and shapes
@@ -240,7 +249,7 @@ class Reader:
                     have = f"{shown(item.name)} has {_some(sizes)} rows"
                     text = f"{have}, but {stream.name} has {stream.size} tokens in this model"
                     raise RunError(text, input=item.name)
-                if any(size == 0 for size in sizes):
+                if any(size == 0 for size in sizes) and stream.name not in self.shared:
                     text = f"{shown(item.name)} is empty; {stream.name} needs at least one token"
                     raise RunError(text, input=item.name)
             sizes = found[1] if found is not None else [stream.size] * count if stream.size is not None else []
@@ -294,6 +303,31 @@ class Reader:
         rows = rows[:, None] if self._rank(item) == 1 else rows
         return InputRows(*kept(item, rows, self.dtype, starts if batched else None), starts)
 
+    # ------------------------------------------------------------------ several processes
+    def _share(self, layouts: Mapping[str, Layout]) -> None:
+        """Tells the others how many rows of the shared sets are here."""
+        if self.collective.size == 1:
+            return
+        self.collective.share({name: layout.counts[0] for name, layout in layouts.items() if name in self.shared})
+        for name in self.collective.starts:
+            if not self.collective.total(name, 0):
+                raise RunError(f"{name} is empty in all processes; it needs at least one token")
+
+    def _shown_rows(self, name: str, mine: Tensor, stream: str) -> npt.NDArray[Any] | None:
+        """The rows of all processes, in scratch space of the first one; None in the others."""
+        rows = ScratchRows(name) if self.collective.rank == 0 else None
+        starts, width = self.collective.starts[stream], mine.shape[1]
+        size = max(1, BLOCK // (mine.element_size() * max(1, width)))
+        for source in range(self.collective.size):
+            many = starts[source + 1] - starts[source]
+            for first in range(0, many, size):
+                part = mine[first : first + size].cpu() if source == self.collective.rank else None
+                shape = min(size, many - first), width
+                block = self.collective.shown(part, shape, mine.dtype, source)
+                if rows is not None:
+                    rows.append(block.numpy())
+        return None if rows is None else rows.array()
+
     # ------------------------------------------------------------------ initialisers
     def _start(self, values: dict[str, InputRows], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
         for item in self.inputs:
@@ -306,7 +340,12 @@ class Reader:
                 if count > 1:
                     self.progress("start", number, count)
                 tell = self.progress if count == 1 else silence
-                made.append(self._started(item, values[str(source)].of(number), size, seeds[number], tell))
+                known = values[str(source)].of(number)
+                home = next(other.stream for other in self.inputs if other.name == source)
+                if home in self.collective.starts and item.init[0] != "copy":
+                    made.append(self._started_together(item, known.detach(), home, size, seeds[number], tell))
+                else:
+                    made.append(self._started(item, known, size, seeds[number], tell))
             sizes = [len(part) for part in made]
             layout = layouts.setdefault(item.stream, Layout(max(sizes), sizes))
             if layout.sizes() != sizes:
@@ -317,6 +356,19 @@ class Reader:
             starts = [0, *accumulate(sizes)]
             rows = made[0] if count == 1 else torch.cat(made)
             values[item.name] = InputRows(*kept(item, rows, self.dtype, starts if count > 1 else None), starts)
+
+    def _started_together(
+        self, item: Input, known: Tensor, home: str, size: int | None, seed: int, tell: Progress
+    ) -> Tensor:
+        """The same from the rows of all processes: the first one sees them all, and tells what it found."""
+        assert item.init is not None
+        if size is None:
+            raise RunError(f"give {shown(item.name)}: how many rows it has is not known, so it cannot start by itself")
+        rows, found = self._shown_rows(shown(item.name), known, home), None
+        if rows is not None:
+            made = start(item.init[0], rows, size, item.name, str(item.init[1]), seed, progress=tell)
+            found = torch.as_tensor(np.ascontiguousarray(made))
+        return self.collective.shown(found, (size, known.shape[1]), torch.float64, 0).to(self.device)
 
     def _started(self, item: Input, known: Tensor, size: int | None, seed: int, tell: Progress) -> Tensor:
         """What an input of one problem starts with."""

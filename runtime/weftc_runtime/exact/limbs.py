@@ -133,9 +133,9 @@ def reach(values: Values, rows: int, columns: int, device: torch.device, others:
 
 
 def shares(rows: int, columns: int) -> list[slice]:
-    """Rows in as many parts as there are cores; few numbers in one."""
+    """Rows in as many parts as there are cores; few numbers in one, and no rows, too."""
     size = max(1, -(-rows // (cores() if rows * columns > BLOCK else 1)))
-    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
+    return [slice(start, min(rows, start + size)) for start in range(0, max(1, rows), size)]
 
 
 def in_blocks(part: slice, columns: int, most: int = BLOCK) -> list[slice]:

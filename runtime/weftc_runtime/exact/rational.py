@@ -75,7 +75,7 @@ class RationalScores:
         self.size = {name: len(z) for name, z in base.items()}
         self.sublayers: list[Sublayer] = []
         self.choices: dict[tuple[int, str], Choice] = {}
-        self._makers = makers  # (stream, column of a derived slot) -> the map that keeps it up to date
+        self.makers = makers  # (stream, column of a derived slot) -> the map that keeps it up to date
         self._values: dict[tuple[int, str, int, int], Fraction] = {}
         self._features: dict[tuple[int, str, int, str], tuple[Fraction, ...]] = {}
         self._outputs: dict[tuple[int, str, int], dict[int, Fraction]] = {}
@@ -110,7 +110,7 @@ class RationalScores:
 
     def _compute(self, level: int, stream: str, token: int, column: int) -> Fraction:
         if level == 0:
-            maker = self._makers.get((stream, column))
+            maker = self.makers.get((stream, column))
             if maker is not None:
                 return self._ffn(maker, 0, token, column)
             return Fraction(self._row(stream, token)[column])
@@ -210,7 +210,7 @@ class RationalScores:
     def _first(self, score: Score, stream: str, side: Literal["query", "key"]) -> list[int]:
         place = (id(score), side)
         if place not in self._firsts:
-            columns = columns_read(score, side, stream, self.weights.rows, self._makers)
+            columns = columns_read(score, side, stream, self.weights.rows, self.makers)
             self._firsts[place] = first_twins(self.base[stream], columns)
         return self._firsts[place]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from weftc_runtime.exact.merging import Others, as_terms
 from weftc_runtime.exact.limbs import FEW_MOVES, LimbSum, Values, in_blocks, reach, shares
+from weftc_runtime.exact.merging import Others, as_terms
 from weftc_runtime.exact.sums import rounded_sum
 from weftc_runtime.kernels.threads import each
 
@@ -89,7 +89,7 @@ class SegmentSum:
             scaled = None if level >= len(limbs) else limbs[level] * 2.0 ** -self._scale.unit(level)
             pieces.append(nothing if scaled is None else scaled.to(torch.int64))
         mine = torch.cat([*(piece.flatten() for piece in pieces), torch.stack(counts).sum(0)])
-        *found, self.counts = others.sum(mine).split([nothing.numel()] * len(pieces) + [self.segments])
+        *found, self.counts = torch.split(others.sum(mine), [nothing.numel()] * len(pieces) + [self.segments])
         powers = [self._unit, *(self._scale.unit(level) for level in range(self._levels))]
         return [(number.reshape(shape), power) for number, power in zip(found, powers, strict=True)]
 

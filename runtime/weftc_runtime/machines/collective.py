@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -55,7 +56,7 @@ class Collective:
     def most(self, stream: str, local: int) -> int:
         """How many rows of a set a process holds at most."""
         ends = self.starts.get(stream, [0, local])
-        return max(end - start for start, end in zip(ends, ends[1:], strict=False))
+        return max(end - start for start, end in pairwise(ends))
 
     def sum(self, numbers: Tensor) -> Tensor:
         """Integers of all processes, added."""
@@ -205,7 +206,7 @@ class ProcessGroup(Collective):
         padded = rows.new_zeros(most, *rows.shape[1:])
         padded[: len(rows)] = rows
         found = self.stack(padded)
-        counts = [end - start for start, end in zip(starts, starts[1:], strict=False)]
+        counts = [end - start for start, end in pairwise(starts)]
         return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
 
     def shown(self, mine: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:

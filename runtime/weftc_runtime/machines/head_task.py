@@ -15,6 +15,7 @@ from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.format.program import Head, Score
 from weftc_runtime.kernels.native.library import Library
 from weftc_runtime.kernels.threads import cores
+from weftc_runtime.machines.collective import Collective
 from weftc_runtime.machines.joined import ProblemOffsets, viewed
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan.instructions import HeadPlan, Uncovered
@@ -36,6 +37,7 @@ class HeadTask:
     cache: dict[Any, Any]  # of the run: what is static is made once
     scan: torch.device  # where best keys are looked for in float32
     groups: ProblemOffsets | None = None  # of a state that joins several problems
+    others: Collective | None = None  # the processes that hold further keys
 
     def part(self, number: int) -> HeadTask:
         """The head on one of the problems that are joined."""
@@ -64,6 +66,11 @@ class HeadTask:
         if not self.plan.uniform_query:
             return len(self.query)
         return 1 if self.groups is None else self.groups.count
+
+    @property
+    def every_key(self) -> int:
+        """How many keys there are, those of other processes too."""
+        return len(self.keys) if self.others is None else self.others.total(self.keys.stream.name, len(self.keys))
 
     @property
     def device(self) -> torch.device:

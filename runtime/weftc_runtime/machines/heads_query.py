@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,8 +13,10 @@ from weftc_runtime.data.results import Tiers, together
 from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.format.program import HARD, Head, Part, Score
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, ListedRows, RenamedExact, classes, without_masks
+from weftc_runtime.machines.sharded import SpreadHeadRun
 from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.narrow import NarrowHead
+from weftc_runtime.plan.slots import Rows
 from weftc_runtime.plan.structure import table
 from weftc_runtime.reference.feed_forward import unwatched
 from weftc_runtime.reference.head import HeadResult, HeadRun
@@ -23,14 +26,14 @@ FEW = 1 << 16  # scores of a head that are made at once
 
 def query_head(call: HeadTask, noted: bool) -> HeadOutput:
     """As the reference does it, one query at a time, over the keys and columns that this query reads; few at once."""
-    if call.queries * len(call.keys) <= FEW:
+    if call.queries * call.every_key <= FEW or call.plan.strategy not in ("members", "queries"):
         return literal_head(call, noted)
     found = classes(call, scored=False) if call.plan.strategy == "members" else None
     head = call.plan.head if found is None else without_masks(call.plan.head)
     outs, chosen, tiers = [], [], []
     for number in range(call.queries):
         members = None if found is None else _members(call, found, number)
-        if members is not None and len(members) == 0:
+        if members is not None and _nobody(call, members):
             outs.append(_alone(call, number))
             chosen.append(members)
             tiers.append(Tiers(bound=1))
@@ -50,6 +53,13 @@ def query_head(call: HeadTask, noted: bool) -> HeadOutput:
     decides = call.plan.head.masks or call.plan.head.weighting.kind in HARD
     decided = together(tiers).times(len(call.query) if call.plan.uniform_query else 1) if tiers and decides else None
     return HeadOutput(torch.cat(outs), choice=choice, tiers=decided)
+
+
+def _nobody(call: HeadTask, members: Tensor) -> bool:
+    """Whether a query has no eligible key, in any process."""
+    if call.others is None:
+        return len(members) == 0
+    return int(call.others.sum(torch.tensor([len(members)]))) == 0
 
 
 def _members(call: HeadTask, found: Any, number: int) -> Tensor:
@@ -79,7 +89,7 @@ def _one_query(call: HeadTask, head: Head, number: int, members: Tensor | None, 
     z = call.narrow.query.read(call.query, row)
     tensors = dict(call.tensors)
     narrowed = replace(head, score=_features_used(call, head.score, "score", z, tensors))
-    key = ("lens", id(call.plan.head), number, tuple(len(tensors[part.k]) for part in narrowed.score.parts))
+    key = ("narrow", id(call.plan.head), number, tuple(len(tensors[part.k]) for part in narrowed.score.parts))
     narrow = NarrowHead.of(narrowed, tensors, joined=True) if call.cache.get(key) is None else call.cache[key]
     call.cache[key] = narrow
     query, keys = (
@@ -91,10 +101,22 @@ def _one_query(call: HeadTask, head: Head, number: int, members: Tensor | None, 
         "keys": narrow.keys.radius(call.keys, slice(None) if members is None else members),
     }
     asked = RenamedExact(call.exact, head, narrow.head, torch.tensor([number]), members)
-    run = HeadRun(
-        narrow.head, narrow.weights, {"query": query, "keys": keys}, radii, cast(RationalScores, asked), False, noted
-    )
-    return unwatched(run.run(()))
+    return _carried_out(call, narrow, {"query": query, "keys": keys}, radii, asked, noted)
+
+
+def _carried_out(
+    call: HeadTask,
+    narrow: NarrowHead,
+    z: Mapping[str, Tensor],
+    radii: Mapping[str, Tensor],
+    asked: RenamedExact,
+    noted: bool,
+) -> HeadResult:
+    given = narrow.head, narrow.weights, z, radii, cast(RationalScores, asked), False, noted
+    if call.others is None:
+        return unwatched(HeadRun(*given).run(()))
+    most = call.others.most(call.keys.stream.name, len(call.keys))
+    return unwatched(SpreadHeadRun(call.others, most, *given).run(()))
 
 
 def _features_used(call: HeadTask, score: Score, prefix: str, z: Tensor, tensors: dict[str, Tensor]) -> Score:
@@ -124,8 +146,7 @@ def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
     z = {"query": narrow.query.read(call.query, call.rows), "keys": narrow.keys.read(call.keys)}
     radii = {"query": narrow.query.radius(call.query, call.rows), "keys": narrow.keys.radius(call.keys)}
     asked = RenamedExact(call.exact, call.plan.head, narrow.head, None, None)
-    run = HeadRun(narrow.head, narrow.weights, z, radii, cast(RationalScores, asked), False, noted)
-    result = unwatched(run.run(()))
+    result = _carried_out(call, narrow, z, radii, asked, noted)
     choice = result.choice
     if call.plan.uniform_query:  # what one query chose, all chose
         rows = [
@@ -137,3 +158,19 @@ def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
     return HeadOutput(
         result.out, choice=choice, tiers=None if result.tiers is None else Tiers.of(result.tiers).times(many)
     )
+
+
+def literal_rows(calls: Sequence[HeadTask]) -> Callable[[Rows], list[Tensor]]:
+    """The outputs of heads for any rows, as the reference makes them."""
+    narrowed = [NarrowHead.of(call.plan.head, call.tensors, joined=True) for call in calls]
+
+    def rows_of(rows: Rows) -> list[Tensor]:
+        outs = []
+        for call, narrow in zip(calls, narrowed, strict=True):
+            z = {"query": narrow.query.read(call.query, rows), "keys": narrow.keys.read(call.keys)}
+            radii = {side: torch.zeros_like(one) for side, one in z.items()}
+            asked = RenamedExact(call.exact, call.plan.head, narrow.head, None, None)
+            outs.append(_carried_out(call, narrow, z, radii, asked, False).out)
+        return outs
+
+    return rows_of

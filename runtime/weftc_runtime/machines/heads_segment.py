@@ -162,12 +162,17 @@ def _summed(
 ) -> tuple[Tensor, Tensor | None]:
     """What the head adds up (queries, writes), divided where it normalizes; the total weights, if some may be zero."""
     divide = call.plan.head.weighting.kind != "sum"
-    native = None if place is not None else _natively(call, labels, numbers, divide)
+    native = None if place is not None or call.others else _natively(call, labels, numbers, divide)
     if native is not None:
         return native
     if call.groups is not None:
         labels = torch.where(labels < 0, labels, labels + _counted_on(call, call.groups))
-    sums, counts = _sums(call, labels, numbers, place)
+    weighted, irregular = numbers is not None, numbers is not None or place is not None
+    if call.others is not None:  # ties may be split in one process and not in another
+        weighted, irregular = map(bool, call.others.max(torch.tensor([weighted, irregular]).to(torch.int64)).tolist())
+        if weighted and numbers is None:
+            numbers = torch.ones(len(labels), dtype=torch.float64, device=call.device)
+    sums, counts = _sums(call, labels, numbers, place, irregular)
     if not divide:
         return sums, None
     mass = counts.to(torch.float64) if numbers is None and counts is not None else _mass(call, labels, numbers)
@@ -223,8 +228,10 @@ class _Weighted:
         return sums / torch.where(mass == 0, 1.0, mass), mass[:, 0]
 
 
-def _sums(call: HeadTask, labels: Tensor, numbers: Tensor | None, place: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The sums (queries, writes), and how many entries each has."""
+def _sums(
+    call: HeadTask, labels: Tensor, numbers: Tensor | None, place: Tensor | None, irregular: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The sums (queries, writes), and how many entries each has. `irregular`: not one of weight 1 for every key."""
     narrow, many = call.narrow, call.queries
     if not narrow.writes or not narrow.head.value:
         return torch.zeros(many, len(narrow.writes), dtype=torch.float64, device=call.device), None
@@ -234,9 +241,9 @@ def _sums(call: HeadTask, labels: Tensor, numbers: Tensor | None, place: Tensor 
         return found if numbers is None else numbers[rows, None] * found
 
     def make() -> SegmentSum:
-        return SegmentSum(values, len(labels), len(narrow.writes), many, call.device)
+        return SegmentSum(values, len(labels), len(narrow.writes), many, call.device, call.others, call.every_key)
 
-    if place is not None or numbers is not None:
+    if irregular:
         once = make()
         return once.sums(labels), once.counts
     known = cast(SegmentSum, call.static(("segments", id(call.plan.head)), call.sources("value"), make))
@@ -288,7 +295,9 @@ def _weighted(call: HeadTask) -> _Weighted | None:
 def _mass(call: HeadTask, labels: Tensor, numbers: Tensor | None) -> Tensor:
     if numbers is None:
         wanted = labels[labels >= 0].to(torch.int64)
-        return torch.bincount(wanted, minlength=call.queries).to(torch.float64)
+        counts = torch.bincount(wanted, minlength=call.queries)
+        return (counts if call.others is None else call.others.sum(counts)).to(torch.float64)
     weights = numbers
-    total = SegmentSum(lambda rows: weights[rows, None], len(labels), 1, call.queries, call.device)
+    parts = len(labels), 1, call.queries, call.device, call.others, call.every_key
+    total = SegmentSum(lambda rows: weights[rows, None], *parts)
     return total.sums(labels)[:, 0]

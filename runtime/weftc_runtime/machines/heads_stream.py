@@ -90,7 +90,7 @@ class StreamedHead:
             ("key", call.keys, narrow.keys, part.k),
         ):
             many = call.queries if side == "query" else len(call.keys)
-            for rows in blocks(many, max(1, len(matrices.columns))):
+            for rows in blocks(many, max(1, len(matrices.columns))) if many else ():
                 z = matrices.read(residual, rows)
                 found = narrow.weights.product(z, name)
                 torch.minimum(low, found.amin(0), out=low)
@@ -99,6 +99,13 @@ class StreamedHead:
                     factors.append(float(narrow.weights.product(z, part.scale[1]).abs().max()))
         assert part.coefficient is not None
         factor = abs(float(narrow.weights[part.coefficient])) * max(factors)
+        if call.others is not None:
+            ends = call.others.max(torch.cat([-low.flatten(), high.flatten(), low.new_tensor([factor])]))
+            low, high, factor = (
+                -ends[: low.numel()].reshape(low.shape),
+                ends[low.numel() : -1].reshape(high.shape),
+                float(ends[-1]),
+            )
         most = torch.full((1, 1), factor, dtype=torch.float64, device=call.device)
         return Squares(low, high, most)
 
@@ -187,6 +194,25 @@ class StreamedHead:
             total = one.total * left[:, None] + two.total * right[:, None]
         return Tile(peak, one.mass * left + two.mass * right, total)
 
+    def merged(self, tiles: Sequence[Tile]) -> Tile:
+        """Tiles of the same queries as one, in their order."""
+        found = tiles[0]
+        for tile in tiles[1:]:
+            found = self.merge(found, tile)
+        return found
+
+    def pack(self, tile: Tile, room: Tensor) -> None:
+        """Writes a tile into (queries, 2 + writes)."""
+        for part, columns in ((tile.peak, 0), (tile.mass, 1), (tile.total, slice(2, None))):
+            if part is not None:
+                room[:, columns] = part
+
+    def unpacked(self, room: Tensor) -> Tile:
+        """The tile that was written there."""
+        peak = room[:, 0] if self.kind in ("softmax", "lse", "max") else None
+        mass = room[:, 1] if self.kind in ("softmax", "lse", "normalize") else None
+        return Tile(peak, mass, None if self.number else room[:, 2:])
+
     def finish(self, tile: Tile, rows: Rows) -> Tensor:
         """The output (rows, writes) of queries whose tiles are all merged, the self key included."""
         own = self.narrow.head.self_key
@@ -219,11 +245,16 @@ class StreamedHead:
     @once
     def key_sizes(self) -> list[Tensor]:
         """The magnitudes of the features of all keys, added up, for every part."""
-        every = slice(0, len(self.call.keys))
-        return [
-            (factors[0].abs() * factors[-1].abs().amax() if len(factors) > 1 else factors[0].abs()).sum(0)
+        every, others = slice(0, len(self.call.keys)), self.call.others
+        sizes = [
+            (
+                factors[0].abs() * factors[-1].abs().amax()
+                if len(factors) > 1 and len(factors[-1])
+                else factors[0].abs()
+            ).sum(0)
             for factors in self.key_features(every)
         ]
+        return sizes if others is None else [others.stack(size).sum(0) for size in sizes]
 
     def _is_doubtful(self, mass: Tensor, rows: Rows) -> bool:
         """Whether rounding or underflow may hide that a total weight is zero, or make it so."""
@@ -281,13 +312,42 @@ def _deferred(call: HeadTask, narrow: Any) -> bool:
     return any(not isinstance(call.keys.slot(name), DenseSlot | UniformSlot) for name in names)
 
 
+def _queries_at_once(call: HeadTask) -> list[slice]:
+    rows = max(1, TILE // max(min(call.every_key, KEYS), 4 * len(call.narrow.query.columns)))
+    return [slice(start, min(call.queries, start + rows)) for start in range(0, call.queries, rows)]
+
+
+def spread_stream_head(call: HeadTask) -> HeadOutput:
+    """A soft head over the keys of all processes: what those of each add up to is merged in their order."""
+    others = call.others
+    assert others is not None
+    stream, keys = StreamedHead(call), call.keys.stream.name
+    stream.ready()
+    if stream.kind == "normalize":
+        _ = stream.key_sizes
+    outs = []
+    for block in _queries_at_once(call):
+        many = block.stop - block.start
+        query = stream.query_features(block)
+
+        def tile(part: slice, query: Features = query, many: int = many) -> Tile:
+            return stream.tile(stream.scores(query, many, part), part)
+
+        mine = torch.zeros(many, 2 + len(call.narrow.writes), dtype=torch.float64, device=call.device)
+        if len(call.keys):
+            stream.pack(stream.merged(each(tile, stream.key_blocks, call.device)), mine)
+        told = others.stack(mine)
+        filled = [rank for rank in range(others.size) if others.starts[keys][rank] < others.starts[keys][rank + 1]]
+        outs.append(stream.finish(stream.merged([stream.unpacked(told[rank]) for rank in filled]), block))
+    return HeadOutput(torch.cat(outs))
+
+
 def stream_head(call: HeadTask) -> HeadOutput:
     """A soft head for all its queries."""
     stream = StreamedHead(call)
     stream.ready()
     many = call.queries
-    rows = max(1, TILE // max(min(len(call.keys), KEYS), 4 * len(call.narrow.query.columns)))
-    query_blocks = [slice(start, min(many, start + rows)) for start in range(0, many, rows)]
+    query_blocks = _queries_at_once(call)
 
     out = torch.empty(many, len(call.narrow.writes), dtype=torch.float64, device=call.device)
 
@@ -307,10 +367,7 @@ def stream_head(call: HeadTask) -> HeadOutput:
     size = max(1, TILE // many)
     stream.key_blocks = blocks(len(call.keys), 1, size)
     tiles = each(lambda keys: stream.tile(stream.scores(query, many, keys), keys), stream.key_blocks, call.device)
-    found = tiles[0]
-    for tile in tiles[1:]:
-        found = stream.merge(found, tile)
-    return HeadOutput(stream.finish(found, query_blocks[0]))
+    return HeadOutput(stream.finish(stream.merged(tiles), query_blocks[0]))
 
 
 def shared_rows(calls: Sequence[HeadTask]) -> Callable[[Rows], list[Tensor]]:

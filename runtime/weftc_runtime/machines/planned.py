@@ -18,10 +18,11 @@ from torch import Tensor
 from weftc_runtime.data.reader import InputRows
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.exact.rational import Choice, RationalScores
-from weftc_runtime.format.program import FFN, Program, ProgramStep
+from weftc_runtime.format.program import FFN, HARD, Program, ProgramStep
 from weftc_runtime.kernels.devices import SCANNED
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.kernels.threads import alone
+from weftc_runtime.machines.collective import ALONE, Collective
 from weftc_runtime.machines.conditions import are_distinct
 from weftc_runtime.machines.encoding import BLOCKED
 from weftc_runtime.machines.feed import derived_radius, feed
@@ -30,11 +31,12 @@ from weftc_runtime.machines.heads_kept import kept_head
 from weftc_runtime.machines.heads_nearest import best_head, nearest_head
 from weftc_runtime.machines.heads_query import literal_head, query_head
 from weftc_runtime.machines.heads_segment import segment_head
-from weftc_runtime.machines.heads_stream import stream_head
+from weftc_runtime.machines.heads_stream import spread_stream_head, stream_head
 from weftc_runtime.machines.heads_stream_joined import joined_stream_head
 from weftc_runtime.machines.joined import ProblemOffsets, apart, why_apart
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
 from weftc_runtime.machines.residual import Residual
+from weftc_runtime.machines.sharded import Bringing, SpreadScores, nothing_asked
 from weftc_runtime.machines.state import Problem
 from weftc_runtime.machines.stored import stored
 from weftc_runtime.machines.tape import Tape
@@ -65,7 +67,10 @@ class PlannedBackend:
     tap: Callable[[str, list[Problem]], None] | None = None  # told the state after a sub-layer
     cache: dict[int, dict[Any, Any]] = field(default_factory=dict)  # per problem
     groups: ProblemOffsets | None = None  # of the problems that are joined
+    collective: Collective = ALONE  # the processes that share some sets
+    deterministic: bool = False  # sums with soft weights are exact, as the reference makes them
     writer: Writer = field(init=False)
+    bringing: Bringing = field(init=False)
     _numbers: dict[float, Tensor] = field(default_factory=dict)  # constants, shared by all problems
     derived_slots: DerivedSlots = field(init=False)
     _plans: dict[int, tuple[AttendPlan | FFNPlan, ...]] = field(init=False)
@@ -78,7 +83,8 @@ class PlannedBackend:
 
     def __post_init__(self) -> None:
         self.derived_slots = DerivedSlots(self.program, self.weights)
-        self.writer = Writer(self.prepared, self.device)
+        self.writer = Writer(self.prepared, self.device, self.deterministic)
+        self.bringing = Bringing(self.collective)
         self._plans = {id(step): self.prepared.plan.steps[path] for path, step in self.program.places()}
         self.sources, self._makers = {}, {}
         for stream in self.program.streams:
@@ -102,6 +108,8 @@ class PlannedBackend:
             self.tiers,
             cache=self.cache,
             groups=self.groups,
+            collective=self.collective,
+            deterministic=self.deterministic,
         )
         other.derived_slots.ready = set(self.derived_slots.ready)
         return other
@@ -136,6 +144,8 @@ class PlannedBackend:
                         note_peak(self.cache.setdefault(number, {}), given, peak)
                 elif instruction is not None and instruction.kind in ("one", "count"):
                     source = counts[instruction.source] if instruction.kind == "count" else [1]
+                    if instruction.kind == "count":
+                        source = [self.collective.total(instruction.source, many) for many in source]
                     if min(source) != max(source):
                         slots[slot.name] = self._counted(source, counts[stream.name])
                         continue
@@ -147,7 +157,8 @@ class PlannedBackend:
                     order = torch.arange(each, dtype=torch.int32, device=self.device)
                     slots[slot.name] = IndexSlot(tokens, each, order.repeat(len(counts[stream.name])))
                 elif instruction is not None and instruction.kind == "position":
-                    places = [torch.arange(1, many + 1, device=self.device) for many in counts[stream.name]]
+                    first = 1 + self.collective.rows(stream.name, 0)[0]
+                    places = [torch.arange(first, first + many, device=self.device) for many in counts[stream.name]]
                     slots[slot.name] = DenseSlot(torch.cat(places).to(torch.float64)[:, None])
             z[stream.name] = Residual(stream, tokens, slots, self._derive, self._bound, self.device)
         return Problem(cast(dict[str, Tensor], z), number)
@@ -171,7 +182,7 @@ class PlannedBackend:
 
     def unchanged(self, old: Mapping[str, Any], new: Mapping[str, Any], stream: str, slot: str) -> bool:
         """Whether a slot holds the same numbers in two states."""
-        return same(old[stream].slot(slot), new[stream].slot(slot))
+        return not self.collective.any(not same(old[stream].slot(slot), new[stream].slot(slot)))
 
     # ------------------------------------------------------------------ batches
     def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
@@ -358,7 +369,7 @@ class PlannedBackend:
         """Runs the sub-layers of a step on one problem; the states after each, where somebody wants to see them."""
         seen: list[Problem] = []
         start = cast(dict[str, Residual], problem.residuals)
-        exact = RationalScores(self.derived_slots.exact_weights, cast(Mapping[str, Tensor], start), self.makers())
+        exact = self._exact(start)
         changed: dict[str, dict[str, SlotValue]] = {}
         state = dict(start)
         noted = any(isinstance(plan, FFNPlan) and plan.ffn.function in ("unit", "layer") for plan in plans)
@@ -425,7 +436,8 @@ class PlannedBackend:
                 given[index] = self._run(call, pair, noted)
                 choices[call.plan.head.name] = given[index].choice
                 tiers = given[index].tiers
-                if tiers is not None:
+                mine = self.collective.rank == 0 or self.collective.shares(call.query.stream.name)
+                if tiers is not None and mine:
                     self.tiers.setdefault(f"{name}.{call.plan.head.name}", Tiers()).include(tiers)
             else:
                 choices[call.plan.head.name] = all_keys(call)
@@ -437,7 +449,11 @@ class PlannedBackend:
 
     def exact(self, problem: Problem) -> RationalScores:
         """Exact arithmetic on a problem as it is."""
-        return RationalScores(self.derived_slots.exact_weights, problem.residuals, self.makers())
+        return self._exact(problem.residuals)
+
+    def _exact(self, state: Mapping[str, Any]) -> RationalScores:
+        given = self.derived_slots.exact_weights, cast(Mapping[str, Tensor], state), self.makers()
+        return RationalScores(*given) if self.collective.size == 1 else SpreadScores(self.collective, *given)
 
     def part(self, residual: Residual, number: int) -> Residual:
         """One of the problems that are joined."""
@@ -445,11 +461,20 @@ class PlannedBackend:
         return self.groups.part(residual, number)
 
     def call(self, plan: HeadPlan, state: Mapping[str, Residual], exact: RationalScores, number: int) -> HeadTask:
-        head = plan.head
+        head, together = plan.head, self.collective
         cache = self.cache.setdefault(number, {})
         narrow, groups = self.prepared.head(head), self.groups if number < 0 else None
-        sides, tensors = (state[head.query], state[head.keys]), self.prepared.tensors
-        return HeadTask(plan, narrow, *sides, exact, tensors, cache, self.scan, groups)
+        query, keys, tensors = state[head.query], state[head.keys], self.prepared.tensors
+        if not together.shares(head.keys):
+            return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, groups)
+        if not together.shares(head.query):
+            return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, groups, together)
+        names = None
+        if head.masks or head.weighting.kind in HARD:
+            exact = self.bringing.scores(head, exact)
+        else:
+            names = (*narrow.keys.slots(keys.stream), *narrow.value.slots(keys.stream))
+        return HeadTask(plan, narrow, query, self.bringing.keys(keys, names), exact, tensors, cache, self.scan)
 
     def _run(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
         given = self._carried_out(call, pair, noted)
@@ -460,9 +485,13 @@ class PlannedBackend:
         return given
 
     def _carried_out(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
-        strategy = call.plan.strategy
+        strategy, spread = call.plan.strategy, call.others is not None
+        if len(call.query) == 0 and self.collective.shares(call.query.stream.name):
+            return nothing_asked(call, pair)
         if strategy == "self":
             return HeadOutput(call.narrow.values(call.query))
+        if spread and strategy in ("nearest", "best"):
+            return literal_head(call, noted)
         if strategy == "nearest":
             return nearest_head(call, pair)
         if strategy == "best":
@@ -472,9 +501,13 @@ class PlannedBackend:
         if strategy in ("members", "queries"):
             return query_head(call, noted)
         if strategy == "stream":
+            if self.deterministic:
+                return literal_head(call, noted)
+            if spread:
+                return spread_stream_head(call)
             if call.groups is not None:
                 return joined_stream_head(call, call.groups)
-            kept = kept_head(call, self.dtype) if call.plan.kept else None
+            kept = kept_head(call, self.dtype) if call.plan.kept and self.collective.size == 1 else None
             return stream_head(call) if kept is None else kept
         return literal_head(call, noted)
 

@@ -6,7 +6,7 @@ A `Run` owns the residuals of its problems and the backend that advances them; `
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -22,6 +22,7 @@ from weftc_runtime.errors import RunError, shown, suggestion
 from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
 from weftc_runtime.format.tensors import pattern_reads, slots_read, writes
 from weftc_runtime.kernels.devices import Placement
+from weftc_runtime.machines.collective import ALONE, Collective
 from weftc_runtime.machines.conditions import demand
 from weftc_runtime.machines.joined import JoinedProblems, joined_as
 from weftc_runtime.machines.planned import PlannedBackend
@@ -74,6 +75,8 @@ class Run:
         layers: int,
         placement: Placement,
         prepared: Prepared | None = None,
+        collective: Collective = ALONE,
+        deterministic: bool = False,
     ) -> Run:
         """The residual right after the embedding; `places` says which slot each array of the batch fills.
 
@@ -84,6 +87,8 @@ class Run:
         still = [0] * batch.count, [False] * batch.count
         if prepared is not None:
             planned = PlannedBackend(program, prepared, weights, dtype, device, placement.scan, batch.batched)
+            if collective.size > 1:
+                planned = replace(planned, collective=collective, deterministic=deterministic)
             planned.derived_slots.ready.update(places[name] for name in batch.values)
 
             def held(number: int) -> Problem:
@@ -106,6 +111,11 @@ class Run:
         engine.derived_slots.ready.update(places[name] for name in batch.values)
         engine.derived_slots.refresh(problems)
         return cls(program, sites, engine, batch, problems, places, explicit, *still)
+
+    @property
+    def collective(self) -> Collective:
+        """The processes that share sets of this run."""
+        return self.engine.collective if isinstance(self.engine, PlannedBackend) else ALONE
 
     # ------------------------------------------------------------------ phases
     def prelude(self) -> None:
@@ -170,7 +180,7 @@ class Run:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
         if not isinstance(self.engine, PlannedBackend) or self.noise or is_unrolled(self.program):
             return 0
-        if _conditional(self.program) or many < 1 or all(self.stable):
+        if _conditional(self.program) or many < 1 or all(self.stable) or self.collective.size > 1:
             return 0
         whole = self.joined is not None
         active = [self.joined] if self.joined is not None else self._active()
@@ -353,10 +363,11 @@ class Run:
         seed, tokens = self.batch.seeds[problem.number], len(problem.residuals[item.stream])
         width = self.program.stream(item.stream).slot(item.slot).width
         device = cast(Residual, problem.residuals[item.stream]).device
-        order, columns = np.arange(tokens), np.arange(width)
+        first = self.collective.rows(item.stream, tokens)[0]
+        order, columns = np.arange(first, first + tokens), np.arange(width)
 
         def make(rows: Rows) -> Tensor:
-            picked = order[rows] if isinstance(rows, slice) else rows.cpu().numpy()
+            picked = order[rows] if isinstance(rows, slice) else order[rows.cpu().numpy()]
             return torch.as_tensor(noise_at(kind, seed, item.name, index, picked, columns), device=device)
 
         def make_column(column: int) -> Tensor:

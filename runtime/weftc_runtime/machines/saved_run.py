@@ -109,7 +109,11 @@ class SavedRun:
         for stream, slot, form, parts in told["fields"]:
             arrays = {part: self._part(place, files, run, stream) for part, files in parts.items()}
             tokens, width = len(problem.residuals[stream]), run.program.stream(stream).slot(slot).width
-            held = _held(form, arrays, tokens, width)
+            if self.collective.shares(stream) and -1 in next(iter(parts.values())).values():  # one process wrote it
+                held = _held(form, arrays, self.collective.total(stream, tokens), width)
+                held = _some(held, *self.collective.rows(stream, tokens))
+            else:
+                held = _held(form, arrays, tokens, width)
             if isinstance(run.engine, PlannedBackend):
                 run.engine.fill(problem, stream, slot, held)
             else:
@@ -188,7 +192,9 @@ class SavedRun:
     def _field(self, run: Run, folder: Path, stream: str, slot: str) -> tuple[str, str, str, dict[str, Any]]:
         """Writes a field: how it is held, and the files of its parts."""
         held, shared = run.held(run.problems[0], stream, slot), self.collective.shares(stream)
-        form, arrays = _parts(held, by_row=shared)
+        if shared and self.collective.any(isinstance(held, IndexSlot) and not held.one_hot):
+            held = DenseSlot(held.rows(slice(0, held.tokens)))
+        form, arrays = _parts(held)
         mine = self.collective.rows(stream, held.tokens)[0] if shared and form != "uniform" else -1
         files = {}
         for part, array in arrays.items():
@@ -204,9 +210,18 @@ def _first(opened: tuple[int, Array]) -> int:
     return opened[0]
 
 
-def _parts(held: SlotValue, by_row: bool) -> tuple[str, dict[str, Array]]:
-    """How a slot is held, and the arrays of it; `by_row`: each with an entry for every row."""
-    if isinstance(held, IndexSlot) and (held.place is None or not by_row):
+def _some(held: SlotValue, begin: int, end: int) -> SlotValue:
+    """Some rows of a slot."""
+    if isinstance(held, UniformSlot):
+        return UniformSlot(held.row, end - begin)
+    if isinstance(held, IndexSlot) and held.one_hot:
+        return IndexSlot(end - begin, held.width, held.index[begin:end])
+    return DenseSlot(held.rows(slice(begin, end)))
+
+
+def _parts(held: SlotValue) -> tuple[str, dict[str, Array]]:
+    """How a slot is held, and the arrays of it."""
+    if isinstance(held, IndexSlot):
         arrays = {"index": held.index, "place": held.place, "values": held.values}
         return "sparse", {name: array.cpu().numpy() for name, array in arrays.items() if array is not None}
     if isinstance(held, UniformSlot):

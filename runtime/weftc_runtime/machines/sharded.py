@@ -7,24 +7,24 @@ agreed on: the best score, exact sums, ranks. Where both sides are shared, the k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from weftc_runtime.errors import RunError, shown
+from weftc_runtime.errors import RunError
 from weftc_runtime.exact.decide import Oracle
 from weftc_runtime.exact.rational import NotRational, RationalScores
 from weftc_runtime.exact.sums import binned_sum
 from weftc_runtime.format.program import HARD, Head, Program, Score
 from weftc_runtime.machines.collective import Collective
+from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.sharded_choice import decide_together
 from weftc_runtime.plan.instructions import Plan, Uncovered
-from weftc_runtime.plan.slots import Deferred, Dense, Held, Rows, Sparse, Uniform
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
 from weftc_runtime.reference.head import BLOCK, LEAST, HeadRun
 from weftc_runtime.reference.soft import Soft, sparsemax
@@ -165,7 +165,9 @@ class SpreadHeadRun(HeadRun):
                 exact = [self.exact.candidate(self.head, self.level, block.start + row, key) for key in keys]
             except NotRational:
                 exact = None
-            told = self.others.gather(None if exact is None else (max(map(abs, exact), default=0), sum(exact, Fraction(0))))
+            told = self.others.gather(
+                None if exact is None else (max(map(abs, exact), default=0), sum(exact, Fraction(0)))
+            )
             if exact is None or None in told:
                 continue
             largest = max(one for one, _ in told) if sum(total for _, total in told) else 0
@@ -181,7 +183,9 @@ class SpreadHeadRun(HeadRun):
 class SpreadScores(RationalScores):
     """Exact arithmetic where keys are spread: what heads that have run add to tokens that all processes hold."""
 
-    others: Collective
+    def __init__(self, others: Collective, *given: Any) -> None:
+        super().__init__(*given)
+        self.others = others
 
     def _weigh(self, head: Head, level: int, query: int) -> dict[int, Fraction]:
         if not self.others.shares(head.keys):
@@ -206,9 +210,7 @@ class SpreadScores(RationalScores):
             self._add(own, head, level, query, self.size[head.keys], Fraction(1))
         return own
 
-    def _unnormalized(
-        self, head: Head, level: int, query: int
-    ) -> tuple[dict[int, Fraction] | None, Fraction]:
+    def _unnormalized(self, head: Head, level: int, query: int) -> tuple[dict[int, Fraction] | None, Fraction]:
         """What the keys of this process add, and their weight."""
         kind, choice, own = head.weighting.kind, self.choices[level, head.name], head.self_key
         if kind not in (*HARD, "sum", "normalize") or (own is not None and own.row is not None):
@@ -258,24 +260,45 @@ class OffsetScores:
 # ---- keys of all processes, brought here -----------------------------------------------------------------------------
 
 
-def brought(residual: Residual, names: tuple[str, ...] | None, others: Collective) -> Residual:
-    """A shared set with the rows of all processes: the slots of these names and what they are made of, or all."""
-    stream = residual.stream.name
-    total = others.total(stream, len(residual))
-    slots = {
-        slot.name: _brought(residual.slot(slot.name), others, stream, total)
-        for slot in residual.stream.slots
-        if slot.role != "derived" and (names is None or slot.name in names)
-    }
-    return residual.made_of(total, slots)
+@dataclass(slots=True)
+class Bringing:
+    """What has been brought, as long as it is the same."""
+
+    others: Collective
+    _known: dict[tuple[str, tuple[str, ...] | None], tuple[list[SlotValue], Residual]] = field(default_factory=dict)
+
+    def keys(self, residual: Residual, names: tuple[str, ...] | None) -> Residual:
+        """A shared set with the rows of all processes: the slots of these names, or all that are not derived."""
+        slots = [s.name for s in residual.stream.slots if (s.role != "derived" if names is None else s.name in names)]
+        now = [residual.slot(name) for name in slots]
+        place = residual.stream.name, names
+        known = self._known.get(place)
+        if known is None or any(one is not other for one, other in zip(known[0], now, strict=True)):
+            total = self.others.total(residual.stream.name, len(residual))
+            found = {name: self._held(held, residual.stream.name, total) for name, held in zip(slots, now, strict=True)}
+            known = self._known[place] = now, residual.made_of(total, found)
+        return known[1]
+
+    def scores(self, head: Head, exact: RationalScores) -> RationalScores:
+        """Exact arithmetic for queries of this process and all keys."""
+        base = dict(exact.base)
+        base[head.keys] = cast(Tensor, self.keys(cast(Residual, base[head.keys]), None))
+        first = self.others.rows(head.query, 0)[0] if head.query == head.keys else 0
+        return cast(RationalScores, OffsetScores(RationalScores(exact.weights, base, exact.makers), first))
+
+    def _held(self, held: SlotValue, stream: str, total: int) -> SlotValue:
+        if isinstance(held, UniformSlot):
+            return UniformSlot(held.row, total)
+        if isinstance(held, DenseSlot):
+            return DenseSlot(self.others.joined(held.value, stream))
+        if isinstance(held, IndexSlot) and not self.others.any(not held.one_hot):
+            return IndexSlot(total, held.width, self.others.joined(held.index.to(torch.int32), stream))
+        return DenseSlot(self.others.joined(held.rows(slice(0, held.tokens)), stream))
 
 
-def _brought(held: Held, others: Collective, stream: str, total: int) -> Held:
-    if isinstance(held, Uniform):
-        return Uniform(held.row, total)
-    if isinstance(held, Dense):
-        return Dense(others.joined(held.value, stream))
-    if isinstance(held, Sparse) and not others.any(not held.one_hot):
-        return Sparse(total, held.width, others.joined(held.index.to(torch.int32), stream))
-    rows = others.joined(held.rows(slice(0, held.tokens)), stream)
-    return Dense(rows)
+def nothing_asked(call: HeadTask, pair: bool) -> HeadOutput:
+    """What a head gives that has no queries in this process."""
+    if pair:
+        none = torch.zeros(0, dtype=torch.int32, device=call.device)
+        return HeadOutput(held=IndexSlot(0, len(call.keys), none))
+    return HeadOutput(torch.zeros(0, len(call.narrow.writes), dtype=torch.float64, device=call.device))

@@ -62,10 +62,9 @@ class _Together:
         some, many, inexact = self.others.sum(
             torch.stack([self.eligible.sum(1), leaders.sum(1), (leaders & (self.low != self.high)).sum(1)])
         )
+        sure = (many == 1) | (inexact == 0)
         if epsilon:
             sure = ~self._any((first & (self.low < floor_high)).any(1))
-        else:
-            sure = (many == 1) | (inexact == 0)
         chosen = leaders.clone() if split else first
         for row in ((some > 0) & ~sure).nonzero()[:, 0].tolist():
             chosen[row], self.tiers[row] = self._settled(row, leaders[row], near[row], first[row])
@@ -113,7 +112,9 @@ class _Together:
         exact = (open_ > 0) & (rough == 0)
         if bool(exact.any()):  # scores without error: ties are ties
             boundary = self._nth(low, doubt & exact[:, None], torch.where(exact, left, 0))[:, None]
-            inside |= self._best(exact[:, None] & doubt & (low > boundary), exact[:, None] & doubt & (low == boundary), left)
+            inside |= self._best(
+                exact[:, None] & doubt & (low > boundary), exact[:, None] & doubt & (low == boundary), left
+            )
         for row in ((open_ > 0) & ~exact).nonzero()[:, 0].tolist():
             inside[row], self.tiers[row] = self._ranked(row, inside[row], doubt[row], int(left[row]))
         return inside, self.tiers
@@ -179,7 +180,10 @@ class _Together:
         told = self.others.gather(mine)
         widths = torch.tensor([[sum(row == at for at, _ in one[0]) for one in told] for row in range(self.rows)])
         width = max(1, int(widths.sum(1).max())) if self.rows else 1
-        scores, radius = torch.zeros(self.rows, width, dtype=torch.float64), torch.zeros(self.rows, width, dtype=torch.float64)
+        scores, radius = (
+            torch.zeros(self.rows, width, dtype=torch.float64),
+            torch.zeros(self.rows, width, dtype=torch.float64),
+        )
         eligible, own = torch.zeros(self.rows, width, dtype=torch.bool), list[tuple[int, int, int]]()
         filled = [0] * self.rows
         for rank, (places, values, radii) in enumerate(told):
@@ -245,4 +249,3 @@ def _marked(like: Tensor, keys: list[int]) -> Tensor:
     found = torch.zeros_like(like)
     found[keys] = True
     return found
-

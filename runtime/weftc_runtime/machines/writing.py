@@ -10,6 +10,7 @@ from torch import Tensor
 
 from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
+from weftc_runtime.machines.heads_query import literal_rows
 from weftc_runtime.machines.heads_stream import shared_rows
 from weftc_runtime.machines.heads_stream_joined import joined_shared_rows
 from weftc_runtime.machines.residual import Residual
@@ -24,6 +25,7 @@ class Writer:
 
     prepared: Prepared
     device: torch.device
+    deterministic: bool = False
 
     def write(
         self,
@@ -91,7 +93,7 @@ class Writer:
 
         def make(rows: Rows) -> Tensor:
             if not makers:
-                makers.append(shared_rows(calls))
+                makers.append(literal_rows(calls) if self.deterministic else shared_rows(calls))
             total: Tensor | None = None
             for call, out in zip(calls, makers[0](rows), strict=True):
                 part = _columns_of(out, call.narrow.writes, columns)

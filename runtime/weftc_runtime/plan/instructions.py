@@ -24,6 +24,7 @@ from typing import Literal
 from weftc_runtime.errors import RunError
 from weftc_runtime.format.program import FFN, Attend, Head
 
+TILED = frozenset({"softmax", "exp", "sum", "normalize", "lse", "max"})  # what can be added up in tiles
 Strategy = Literal["self", "nearest", "best", "segment", "members", "queries", "stream", "literal"]
 Form = Literal["zero", "uniform", "sparse", "deferred", "dense"]
 KeptPart = tuple[int, tuple[int, ...]]  # number of a part of a score, and of the rows of its matrices
@@ -101,8 +102,9 @@ class Plan:
 
     @property
     def adds_in_tiles(self) -> bool:
-        """Whether some sums are rounded as tiles are merged; all others are exact."""
-        return any(head.strategy == "stream" for _, head in self.heads())
+        """Whether some sums are rounded as tiles, or rows by native code, are merged; all others are exact."""
+        soft = (head for _, head in self.heads() if head.head.weighting.kind in TILED)
+        return any(head.strategy in ("stream", "members", "queries") for head in soft)
 
     def __str__(self) -> str:
         lines = []

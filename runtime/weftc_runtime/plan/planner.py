@@ -16,6 +16,7 @@ from weftc_runtime.format.program import FFN, HARD, Attend, Head, Program, Progr
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.format.writes import Matrices
 from weftc_runtime.plan.instructions import (
+    TILED,
     AttendPlan,
     FFNPlan,
     Form,
@@ -32,7 +33,6 @@ from weftc_runtime.plan.staying import Staying
 from weftc_runtime.plan.structure import copies, is_identity, query_is_key, slots_of, slots_written
 
 WIDE: frozenset[Form] = frozenset({"sparse", "deferred"})  # forms that are never materialised whole
-TILED = frozenset({"softmax", "exp", "sum", "normalize", "lse", "max"})
 
 Forms = dict[tuple[str, str], Form]
 

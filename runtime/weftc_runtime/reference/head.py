@@ -128,7 +128,7 @@ class HeadRun:
         size = rows if inside else self._at_once()
         outs, radii, chosen, eligible, tiers, lost = [], [], [], [], [], []
         patterns: list[Tensor] = []
-        for start in range(0, rows, size):
+        for start in range(0, max(1, rows), size):
             block = slice(start, min(rows, start + size))
             scores = self.scorer.values(block) if self.foreign else None
             if "hook_attn_scores" in listens:

@@ -1,0 +1,66 @@
+"""What the processes of a test do: each runs a model on its rows."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from weftc_runtime.data.results import OneHot
+
+
+def plain(outputs: Any) -> dict[str, Any]:
+    """Outputs as NumPy arrays, one-hot ones as indices."""
+    found = {}
+    for name in outputs:
+        value = outputs[name]
+        found[name] = (value.indices if isinstance(value, OneHot) else value).detach().numpy()
+    return found
+
+
+def run_share(
+    compiled: Any, inputs: dict[str, Any], options: dict[str, Any], loading: dict[str, Any], skip: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The outputs of one process, the objective, and what it sent."""
+    import torch.distributed as dist
+
+    import weftc_runtime
+
+    model = weftc_runtime.load(compiled, group=dist.group.WORLD, **loading)
+    outputs = model.final(inputs, **options)
+    wanted = plain({name: outputs[name] for name in outputs if name not in skip})
+    report = model.report
+    return {"outputs": wanted, "report": report, "sent": model.collective.sent}
+
+
+def _group() -> Any:
+    import torch.distributed as dist
+
+    from weftc_runtime.machines.collective import ProcessGroup
+
+    return ProcessGroup(dist.group.WORLD)
+
+
+def decide_share(weighting: Any, scores: Any, radius: Any, eligible: Any, exact: Any) -> Any:
+    """What one process decides about its keys."""
+    import torch
+
+    from weftc_runtime.machines.sharded_choice import decide_together
+
+    def oracle(row: int, key: int) -> Fraction:
+        return Fraction(float(exact[row, key]))
+
+    given = [torch.as_tensor(np.ascontiguousarray(array)) for array in (scores, radius, eligible)]
+    chosen, tiers = decide_together(weighting, *given, oracle, _group())
+    return chosen.numpy(), tiers.numpy()
+
+
+def sum_share(numbers: Any, bins: Any, many: int) -> Any:
+    """Exact sums of all processes."""
+    import torch
+
+    from weftc_runtime.exact.sums import binned_sum
+
+    blocks = [(torch.tensor(numbers), torch.tensor(bins))]
+    return binned_sum(blocks if len(numbers) else [], many, _group()).numpy()
