@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import weftc
 import weftc_runtime
 from pages import ROOT
 from planned_cases import assert_same_bits, compiled, plain, problem
@@ -149,6 +150,33 @@ def test_scratch_that_is_made_when_read_at_one_time_and_stored_at_another(ends: 
     assert ends
     for name in expected:
         assert torch.allclose(expected[name], found[name], rtol=1e-12, atol=1e-12), name
+
+
+FAR_AWAY = """
+algorithm far_away
+
+tokens  i in points
+        j in centers : k
+
+inputs  x[i] : R^d
+        c[j] : R^d  init spread(x)
+
+layer
+  y[i,j] = argmin[j] |x[i] - c[j]|^2
+  then
+  c[j]   = mean[i] x[i] weighted y[i,j] / (1 + |x[i] - c[j]|^2) else c[j]
+
+outputs centers = c
+"""
+
+
+def test_scratch_that_is_made_from_what_it_held_before(ends: Counter[int]) -> None:
+    model = weftc_runtime.load(weftc.compile(FAR_AWAY, {"d": 2, "k": 3}), backend="planned")
+    random = np.random.default_rng(4)
+    inputs = {"x": random.normal(size=(300, 2)), "c": random.normal(size=(3, 2))}
+    expected, _ = by_torch(model, inputs, layers=3)
+    assert torch.allclose(expected["centers"], model.final(inputs, layers=3)["centers"], rtol=1e-12, atol=1e-12)
+    assert ends
 
 
 def test_ties_are_settled_natively(ends: Counter[int]) -> None:

@@ -156,13 +156,15 @@ class Encoder:
         self.noises = {(item.stream, item.slot): item for item in program.noises}
         self.derived = {(s.name, slot): ffn for s in program.streams for ffn in s.derived for slot in ffn.writes}
         self.places = [(stream.name, slot.name) for stream in program.streams for slot in stream.slots]
-        self.numbers = {place: number for number, place in enumerate(self.places)}
+        self.own_numbers = {place: number for number, place in enumerate(self.places)}
+        self.numbers = dict(self.own_numbers)  # where to read slots now: maps made when read have numbers of their own
         self.steps = [self.plan.steps[f"layer.{index}"] for index in range(len(program.layer))]
         self.written = self._written()
         self.needed = self._needed()
         self.blocked = self._blocked()
-        self.maps: dict[Place, FFNPlan] = {}  # what makes slots when they are read, up to now
-        self.stale: set[Place] = set()  # of those: made from numbers that are gone
+        self.maps: dict[int, FFNPlan] = {}  # by number: slots that are made when they are read
+        self.origins: dict[int, set[int]] = {}  # of these: the slots they are made from, through others of them
+        self.stale: set[int] = set()  # of these: made from what is gone
         self.groups: list[_Group] = []
         self.lazy_of: dict[Place, int] = {}
         self.outs = self.rankings = 0
@@ -180,8 +182,6 @@ class Encoder:
             for at, sub in enumerate(sublayers):
                 changed = self._attend(sub, f"blocks.{block + at}") if isinstance(sub, AttendPlan) else self._feed(sub)
                 self._check_order(sublayers[at + 1 :], changed)
-                kept = {place: plan.ffn for place, plan in self.maps.items() if place not in changed}
-                self.stale |= {place for place, ffn in kept.items() if self._sources(ffn) & changed}
                 made |= changed
                 ends.append(len(self.instructions))
             block += len(step.sublayers)
@@ -278,8 +278,8 @@ class Encoder:
 
     def _check_lazies(self) -> None:
         """What the rows of lazy slots are made from, on their own side, must stay."""
-        for place in self.maps:
-            if self._role(place) != "derived":
+        for place, number in self.numbers.items():
+            if number in self.maps and self._role(place) != "derived":
                 raise Uncovered(f"slot {place[1]} is made when it is read, and lasts")
         for lazy in self.lazies:
             reads = self._write_reads(lazy.attend, lazy.write) - {lazy.place}
@@ -332,9 +332,10 @@ class Encoder:
     def _readable(self, rows: list[Row], bounded: bool = False) -> list[Row]:
         if self._noise(rows) - ({"gumbel", "uniform"} if bounded else {"uniform"}):
             raise Uncovered("random numbers are read as they are")  # native ones may differ in the last place
-        for place in self._read(rows):
-            known = place in self.lazy_of or place in self.maps
-            if self._kind(place) == LAZY and (not known or place in self.stale):
+        for number in {slot for row in rows for slot, _, _ in row}:
+            place = self.places[number]
+            known = number not in self.stale if number in self.maps else place in self.lazy_of
+            if self._kind(place) == LAZY and not known:
                 raise Uncovered(f"slot {place[1]} of {place[0]} is made in blocks")
         return rows
 
@@ -403,17 +404,31 @@ class Encoder:
             rows.append(carried[at] if at in carried else ((self.numbers[place], column, 1.0),))
             outs.append([(h, factor) for h, factor in enumerate(hidden.get(at, ())) if factor])
         code.rows(rows)
+        if later:
+            self._number_map(places[0], plan, {slot for row in (*a, *b, *rows) for slot, _, _ in row})
+        else:
+            self._overwrite(places)
         for (place, column), out in zip(targets, outs, strict=True):
             code.add(self.numbers[place], column, len(out))
             for number, factor in out:
                 code.add(number)
                 code.real.append(factor)
         names = ", ".join(f"{stream}.{slot}" for stream, slot in places)
-        if later:
-            self.maps[places[0]] = plan
-            self.stale.discard(places[0])
         text = f"{names} := {ffn.function}{', in blocks when it is read' if later else ''}"
         self.instructions.append(Instruction("map", text, code))
+
+    def _number_map(self, place: Place, plan: FFNPlan, read: set[int]) -> None:
+        """Gives a slot that is made when it is read a number of its own: what it held may still be read by others."""
+        number = self.numbers[place] = len(self.places)
+        self.places.append(place)
+        self.maps[number] = plan
+        self.origins[number] = set[int]().union(*(self.origins.get(slot, {slot}) for slot in read))
+
+    def _overwrite(self, places: Iterable[Place]) -> None:
+        """Notes that slots are written: what others are made from when they are read is gone."""
+        gone = {self.own_numbers[place] for place in places}
+        self.numbers.update((place, self.own_numbers[place]) for place in places)
+        self.stale |= {number for number, read in self.origins.items() if read & gone}
 
     # ------------------------------------------------------------------ attention
     def _attend(self, plan: AttendPlan, path: str) -> set[Place]:
@@ -422,7 +437,7 @@ class Encoder:
             if self._is_lazy(write):
                 self._lazy(plan, write)
             elif self._is_index(write):
-                self._choose(plan.heads[write.heads[0]], self.numbers[write.stream, write.slot], -1, path)
+                self._choose(plan.heads[write.heads[0]], self.own_numbers[write.stream, write.slot], -1, path)
         outs: dict[int, int] = {}  # where each head puts its result
         soft: dict[tuple[str, str, bool], list[int]] = {}  # with the same queries and keys
         adding = [write for write in needed if not self._is_lazy(write) and not self._is_index(write)]
@@ -450,7 +465,7 @@ class Encoder:
             text = ", ".join(f"{write.stream}.{write.slot}" for write in needed)
             self.instructions.append(Instruction("map", f"{text} := what is carried, plus what heads add", code))
         changed = {(write.stream, write.slot) for write in plan.slots}
-        self.maps = {place: made for place, made in self.maps.items() if place not in changed}
+        self._overwrite(changed)
         made = [write for write in plan.slots if self._is_lazy(write)]
         self.lazies = [
             *(LazyWrite(lazy.attend, lazy.write, lazy.later | changed) for lazy in self.lazies),
@@ -469,7 +484,7 @@ class Encoder:
     def _write(self, plan: AttendPlan, write: SlotWrite, outs: Mapping[int, int], code: Code) -> None:
         place = (write.stream, write.slot)
         slot = self.streams[write.stream].slot(write.slot)
-        code.add(self.numbers[place])
+        code.add(self.own_numbers[place])
         if self._is_lazy(write) or self._is_index(write):
             code.add(2)
             return
@@ -595,7 +610,10 @@ class Encoder:
         assert found.scores is not None
         grouping = grouping_of(call, found.eligible, found.scores)
         index, weight = plan.index, list[Row]()
-        made = self.maps.get((head.keys, index))
+        number = self.numbers.get((head.keys, index), -1)
+        made = self.maps.get(number)
+        if number in self.stale:
+            raise Uncovered(f"head {head.name} counts keys by what is gone")
         if made is not None:  # an index times a number of every token
             if not made.number or not made.index or not grouping.ones:
                 raise Uncovered(f"head {head.name} has weights of its own")
@@ -746,7 +764,7 @@ class Encoder:
         group = self._group(plan, first, write)
         self.lazy_of[place] = group
         made = self.groups[group]
-        made.slots.append(self.numbers[place])
+        made.slots.append(self.own_numbers[place])
         slot = self.streams[write.stream].slot(write.slot)
         columns = range(slot.offset, slot.offset + slot.width)
         for index in write.heads:
@@ -754,7 +772,7 @@ class Encoder:
             if plan.heads[index].score_group != first.score_group or head.self_key is not None or kind not in KINDS:
                 raise Uncovered(f"slot {write.slot} is made by several scores")
             narrow, code = self.prepared.head(head), Code()
-            code.add(KINDS[kind], self.numbers[place])
+            code.add(KINDS[kind], self.own_numbers[place])
             if kind in NUMBER_HEADS:
                 factors = dict(zip(narrow.writes, table(narrow.weights["value"])[:, 0].tolist(), strict=True))
                 code.add(-1, slot.width)
