@@ -57,8 +57,10 @@ def gather(options: argparse.Namespace, checked: Checked, dims: Mapping[str, int
     columns = _of_inputs(checked, "--columns", options.columns, paths)
     ids = _of_inputs(checked, "--id", options.id, paths)
     joined = first_open(checked) if getattr(options, "join", False) else ""
+    alone = {name for name in paths if checked.sets[checked.fields[name].home] == 1}
     tables = {
-        name: _read(name, path, options, columns.get(name), ids.get(name), name == joined)
+        name: (_written_out(path) if name in alone else None)
+        or _read(name, path, options, columns.get(name), ids.get(name), name == joined)
         for name, path in paths.items()
     }
     _same_rows(checked, tables)
@@ -226,6 +228,20 @@ def _of_inputs(checked: Checked, option: str, words: Sequence[str], paths: Mappi
             raise UsageError(f"{option} {printable(word)}: no file feeds {name}; give --data FILE")
         found[name] = chosen
     return found
+
+
+def _written_out(word: str) -> DataTable | None:
+    """The one row of a set of one token as it is given on the command line: `T=0.5`, `w=1,2`; None for a file."""
+    if Path(word).exists() or not re.fullmatch(r"[-+.\deE,]+", word):
+        return None
+    import numpy as np
+
+    from weftc.files.datafiles import from_array
+
+    try:
+        return from_array(word, np.array([[float(number) for number in word.split(",")]]))
+    except ValueError:
+        return None
 
 
 def _read(

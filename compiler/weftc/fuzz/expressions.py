@@ -37,6 +37,7 @@ from weftc.core.syntax import (
     walk,
 )
 from weftc.fuzz.vocabulary import COUNTED, SHARE, Vocabulary
+from weftc.language.parse.globals import LAYER
 
 CONSTANTS = (0.5, 1.0, 2.0, 3.0, 0.25, 0.1)
 NEAR = (0.12345678, 0.12345699, 1.0000001, 1.0000002, 1000000.1, 1000000.4, 0.3333333333333333, 0.33333333333333337)
@@ -114,6 +115,7 @@ class RandomExpressions:
             (1.5, lambda: num(rng.choice(CONSTANTS))),
             (0.3, lambda: num(rng.choice(NEAR))),
             (0.4, lambda: Position(NOWHERE, rng.choice(at)) if at else None),
+            (0.1, lambda: Ref(NOWHERE, LAYER, ())),
             (0.4, lambda: Count(NOWHERE, rng.choice(list(self.words.sets)))),
         )
         assert found is not None

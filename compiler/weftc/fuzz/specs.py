@@ -37,6 +37,7 @@ from weftc.fuzz.expressions import RandomExpressions, binary, num
 from weftc.fuzz.hostile_names import hostile
 from weftc.fuzz.vocabulary import COUNTED, SHARE, Vocabulary
 from weftc.language.check.check import check
+from weftc.language.parse.globals import with_globals
 from weftc.language.parse.parse import parse
 
 ATTEMPTS = 12  # equations drawn before a step stays as it is
@@ -94,7 +95,7 @@ def accepted(spec: Spec) -> Checked | None:
     if not spec.outputs:
         spec = replace(spec, outputs=_shown(spec))
     try:
-        return check(spec)
+        return check(with_globals(spec))
     except WeftError:
         return None
 
@@ -139,6 +140,11 @@ def _header(rng: Random) -> Spec:
         for n, one in enumerate(sets)
         if rng.random() < 0.5
     ]
+    if rng.random() < 0.25:  # what belongs to no token
+        bound = ParamBound(NOWHERE, (0.0, True), None) if rng.random() < 0.7 else None
+        inputs.append(Field(NOWHERE, Ref(NOWHERE, "T", ()), TypeClause(NOWHERE, "number"), bound))
+        inputs.append(Field(NOWHERE, Ref(NOWHERE, "b0", ()), TypeClause(NOWHERE, "vector", "d")))
+        states.append(Field(NOWHERE, Ref(NOWHERE, "n0", ()), TypeClause(NOWHERE, "number"), start=num(1.0)))
     noise = []
     if rng.random() < 0.25:
         pair = (sets[0].indices[0], fixed[0].indices[0]) if fixed and rng.random() < 0.7 else (sets[0].indices[0],)
@@ -259,14 +265,11 @@ def _equation(
 
 
 def _update(rng: Random, expressions: RandomExpressions, one: FieldType, depth: int) -> Equation | None:
-    target = Ref(NOWHERE, one.name, one.indices)
+    own = expressions.words.own(one)
+    target = Ref(NOWHERE, one.name, own)
     if one.is_pair:
         return Equation(NOWHERE, target, _row(rng, expressions, one.indices[0], one.indices[1], depth))
-    body: Expr | None
-    if one.width is not None:
-        body = expressions.vector(one.width, one.indices, depth)
-    else:
-        body = expressions.number(one.indices, depth)
+    body = expressions.number(own, depth) if one.width is None else expressions.vector(one.width, own, depth)
     if body is not None and rng.random() < 0.2:
         body = binary(rng.choice("+-"), target, body)
     return None if body is None else Equation(NOWHERE, target, body)

@@ -9,6 +9,7 @@ from random import Random
 from weftc.core.source import NOWHERE
 from weftc.core.syntax import Dimension, Ref
 from weftc.core.types import Checked, FieldType
+from weftc.language.parse.globals import INDEX
 
 COUNTED = "n"  # the parameter that is a whole number of tokens
 SHARE = "tau"  # the parameter that is a percentage
@@ -29,7 +30,7 @@ class Vocabulary:
     @classmethod
     def of(cls, checked: Checked, readable: frozenset[str]) -> Vocabulary:
         """The names of a checked spec, of its fields those that can be read."""
-        sets = {one.name: one.indices for one in checked.spec.tokens}
+        sets = {one.name: one.indices for one in checked.spec.tokens if one.indices != (INDEX,)}
         fields = tuple(one for one in checked.fields.values() if one.name in readable)
         params = tuple(name for name in checked.params if name not in (COUNTED, SHARE))
         lets = tuple((name, let.target.indices) for name, let in checked.lets.items())
@@ -48,21 +49,29 @@ class Vocabulary:
 
     def vectors(self, width: Dimension, index: str) -> list[Ref]:
         """Vector fields of a width at a token."""
+        fitting = [one for one in self.fields if width in (one.width, self.sizes.get(one.columns or ""))]
         return [
-            Ref(NOWHERE, one.name, (index,))
-            for one in self.fields
-            if width in (one.width, self.sizes.get(one.columns or "")) and one.home == self.home(index)
+            Ref(NOWHERE, one.name, (index,) if self.own(one) else ())
+            for one in fitting
+            if not self.own(one) or one.home == self.home(index)
         ]
 
     def numbers(self, indices: tuple[str, ...]) -> list[tuple[Ref, FieldType]]:
         """Number and pair fields, each at all tokens of `indices` that it can be read at."""
         return [(ref, one) for one in self.fields for ref in self._places(one, indices)]
 
+    def own(self, one: FieldType) -> tuple[str, ...]:
+        """The indices a field is written with; what belongs to no token has none."""
+        return () if one.indices == (INDEX,) else one.indices
+
     def members(self, first: str, second: str) -> list[Ref]:
         """One-hot fields between two tokens, either way round."""
         return [ref for ref, one in self.numbers((first, second)) if one.kind == "onehot" and len(ref.indices) == 2]
 
     def _places(self, one: FieldType, indices: tuple[str, ...]) -> Iterator[Ref]:
+        if not self.own(one):
+            yield from [Ref(NOWHERE, one.name, ())] if one.width is None else []
+            return
         if one.width is not None:  # its coordinates
             over = [e for e in indices if self.sizes.get(self.home(e)) == one.width]
             homes = [i for i in indices if self.home(i) == one.home]

@@ -68,6 +68,13 @@ def array(name: str, given: Any) -> Floats:
     return values.astype(np.float64)
 
 
+def with_token(checked: Checked, name: str, values: Floats) -> Floats:
+    """Values with an axis for the tokens, which those of a set of one token may lack."""
+    field = checked.fields[name]
+    alone = checked.sets[field.home] == 1 and values.ndim == int(field.is_pair or field.width is not None)
+    return values[np.newaxis] if alone else values
+
+
 class Shapes:
     """Learns sizes of token sets and dimensions from what is given, and refuses contradictions."""
 

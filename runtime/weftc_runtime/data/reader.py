@@ -195,6 +195,8 @@ class Reader:
         rank, width = self._rank(item), self._slot_width(item)
         if rank == 2 and width == 1 and value.dim() == 1:
             value = value[:, None]
+        if value.dim() == rank - 1 and self.program.stream(item.stream).size == 1:
+            value = value[None]
         wanted = "[tokens]" if rank == 1 else f"[tokens, {width}]"
         shape = list(value.shape)
         if value.dim() not in (rank, rank + 1):

@@ -34,12 +34,9 @@ def outputs(spec: ast.Spec, typing: Typing) -> dict[str, FieldType]:
 def _field(typing: Typing, output: ast.Output) -> FieldType | None:
     """`centers = c`, or `c` alone: a field under a name."""
     problems, names, body, name = typing.problems, typing.names, output.body, output.target.name
-    if not isinstance(body, ast.Ref) or body.indices:
-        if isinstance(body, ast.Ref):
-            how = f"write {name} = {body.name}, or {written(name, body.indices)} = {written(body.name, body.indices)}"
-        else:
-            some = next(iter(names.index), "i")
-            how = f"as in {name}[{some}] = ...; a single number for the whole run is the `objective`"
+    assert isinstance(body, ast.Ref)  # any other expression is one value for the whole run
+    if body.indices:
+        how = f"write {name} = {body.name}, or {written(name, body.indices)} = {written(body.name, body.indices)}"
         message = f"the output {name} needs an index: one value per which token?"
         problems.add("C291", output.span, message, "", how)
         return None

@@ -84,6 +84,8 @@ def range_of(expr: ast.Expr, params: Mapping[str, ast.Param], fields: Mapping[st
             return Range(1.0)
         case ast.Weigh():
             return SHARE
+        case ast.Reduce(kind="mean" | "max" | "min", body=body):
+            return range_of(body, params, fields)
         case ast.Neg(body=body):
             return -range_of(body, params, fields)
         case ast.Binary(op="+", left=left, right=right):

@@ -13,6 +13,7 @@ from weftc.language.check.problems import Problems
 from weftc.language.explain.context import VALUE, Trouble
 from weftc.language.explain.unexpected import explain
 from weftc.language.explain.words import meant_as_section
+from weftc.language.parse.globals import with_globals
 from weftc.language.parse.grammar import load
 from weftc.language.parse.lexer import END, SECTIONS, Token, tokenize
 from weftc.language.parse.parser import Tables, Unexpected, allowed, run
@@ -84,7 +85,7 @@ def parse(source: Source | str) -> Spec:
     spec = _parse(grammar, tokens, starts, broken, problems)
     problems.stop()
     assert spec is not None
-    return with_positions(spec)
+    return with_positions(with_globals(spec))
 
 
 def _token_at(tokens: list[Token], offset: int) -> int:

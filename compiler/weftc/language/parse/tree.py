@@ -129,6 +129,8 @@ RULES: dict[str, Rule] = {
     "of_two": expressions.of_two,
     "neg": lambda b, s, p: ast.Neg(s, p[1]),
     "pow": expressions.pow,
+    "pow_layer": expressions.pow_layer,
+    "layer_number": lambda b, s, p: ast.Ref(s, "layer", ()),
     "percent": lambda b, s, p: ast.Percent(s, p[0]),
     "group": lambda b, s, p: replace(p[0], span=s),
     "reduction": expressions.reduction,

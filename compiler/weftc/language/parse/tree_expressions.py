@@ -40,6 +40,12 @@ def entry_pow(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
     return out
 
 
+def pow_layer(_: Builder, span: Span, parts: list[Any]) -> ast.Expr:
+    """`a ^ layer` is exp(layer * log(a))."""
+    layer = ast.Ref(span, "layer", ())
+    return ast.Call(span, "exp", ast.Binary(span, "*", layer, ast.Call(span, "log", parts[0])))
+
+
 def of_two(_: Builder, span: Span, parts: list[Any]) -> ast.Expr:
     """`max(a, b)` is a + relu(b - a), `min(a, b)` is a - relu(a - b); of two numbers, and of each coordinate."""
     word, left, right = parts

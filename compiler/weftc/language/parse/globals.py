@@ -1,0 +1,118 @@
+"""What belongs to no token -> a field of a set of one token; `layer` -> a state that counts.
+
+    inputs T : R > 0                          tokens global' in globals : 1    inputs T[global'] : R > 0
+    y[i,j] = softmax[j] -T * D[i,j]           y[i,j] = softmax[j] -(mean[global'] T[global']) * D[i,j]
+    w = w + sum[i] u[i] * x[i]                w[global'] = w[global'] + sum[i] u[i] * x[i]
+    a[i] = 1 / layer                          state layer'[global'] : R = 0, set to one more in a step before the others
+
+A name that is used with an index anywhere is no such field: there the index has been forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from weftc.core import syntax as ast
+from weftc.core.trees import inside, nodes
+
+SET, INDEX, LAYER = "globals", "global'", "layer"
+
+
+def with_globals(spec: ast.Spec) -> ast.Spec:
+    """The spec in which every field belongs to tokens."""
+    found = set(_without_index(spec))
+    counted = next((node.span for node in nodes(spec) if isinstance(node, ast.Ref) and node.name == LAYER), None)
+    if not found and counted is None and not any(_is_number(output) for output in spec.outputs):
+        return spec
+    home = _fresh(spec, SET)
+    index = _fresh(spec, INDEX)
+    layer = _fresh(spec, LAYER + "'")
+    if counted is not None:
+        found.add(layer)
+
+    def at(ref: ast.Ref) -> ast.Ref:
+        return replace(ref, indices=(index,)) if ref.name in found and not ref.indices else ref
+
+    def read(node: Any, own: bool = False) -> Any:
+        """An expression; where it is for the token itself (`own`), that is read."""
+        if isinstance(node, ast.Ref) and not node.indices:
+            node = replace(node, name=layer) if node.name == LAYER else node
+            there = at(node)
+            return there if own or there is node else ast.Reduce(node.span, "mean", index, there)
+        return inside(node, lambda below: read(below, own))
+
+    def equation(one: ast.Equation) -> ast.Equation:
+        target = at(one.target)
+        return replace(one, target=target, body=read(one.body, target is not one.target))
+
+    def output(one: ast.Output) -> ast.Output:
+        if _is_number(one):
+            return replace(one, target=replace(one.target, indices=(index,)), body=read(one.body, own=True))
+        return one if _is_field(one.body) else replace(one, body=read(one.body))
+
+    start = next((tokens.span for tokens in spec.tokens), spec.span)
+    made = replace(
+        spec,
+        tokens=(*spec.tokens, ast.TokenSet(start, (index,), home, 1)),
+        inputs=tuple(replace(f, target=at(f.target)) for f in spec.inputs),
+        random=tuple(replace(f, target=at(f.target)) for f in spec.random),
+        state=tuple(_state(f, at(f.target), read) for f in spec.state),
+        lets=tuple(replace(let, body=read(let.body)) for let in spec.lets),
+        steps=tuple(replace(step, equations=tuple(map(equation, step.equations))) for step in spec.steps),
+        outputs=tuple(map(output, spec.outputs)),
+        objective=None if spec.objective is None else read(spec.objective),
+    )
+    if counted is None:
+        return made
+    count = ast.Ref(counted, layer, (index,))
+    counter = ast.Field(counted, count, ast.TypeClause(counted, "number"), start=ast.Num(counted, 0.0))
+    more = ast.Equation(counted, count, ast.Binary(counted, "+", count, ast.Num(counted, 1.0)))
+    return replace(made, state=(*made.state, counter), steps=(ast.Step(counted, (more,)), *made.steps))
+
+
+def _state(one: ast.Field, target: ast.Ref, read: Any) -> ast.Field:
+    return replace(one, target=target, start=None if one.start is None else read(one.start, target is not one.target))
+
+
+def _is_field(body: ast.Expr) -> bool:
+    """Whether an output shows a field under a name."""
+    return isinstance(body, ast.Ref) and not body.indices and body.name != LAYER
+
+
+def _is_number(output: ast.Output) -> bool:
+    """Whether an output is one value for the whole run: an expression without an index on its left."""
+    other = isinstance(output.body, ast.Ref) and output.body.name != LAYER
+    return not output.target.indices and not other
+
+
+def _without_index(spec: ast.Spec) -> Iterator[str]:
+    """Fields that are declared or written without an index, and read nowhere with one."""
+    indices = {index for tokens in spec.tokens for index in tokens.indices}
+    written = [equation.target for step in spec.steps for equation in step.equations]
+    declared = [one.target for one in (*spec.inputs, *spec.random, *spec.state)]
+    read = (node for node in nodes(spec) if isinstance(node, ast.Ref))
+    indexed = {ref.name for ref in (*written, *declared, *read) if ref.indices}
+    others = {one.name for one in spec.params} | {one.target.name for one in spec.lets} | _names(spec)
+    for target in (*declared, *written):
+        base, _, index = target.name.rpartition("_")
+        forgotten = base in indexed and index in indices  # c_j
+        if not target.indices and target.name not in indexed | others and not forgotten:
+            yield target.name
+
+
+def _names(spec: ast.Spec) -> set[str]:
+    """Sets, indices and dimensions."""
+    tokens = {name for one in spec.tokens for name in (one.name, *one.indices)}
+    sizes = [*(one.size for one in spec.tokens), *(f.type.width for f in (*spec.inputs, *spec.state))]
+    return tokens | {size for size in sizes if isinstance(size, str)}
+
+
+def _fresh(spec: ast.Spec, word: str) -> str:
+    taken = _names(spec) | {one.name for one in spec.params}
+    taken |= {one.target.name for one in (*spec.inputs, *spec.random, *spec.state, *spec.lets)}
+    taken |= {equation.target.name for step in spec.steps for equation in step.equations}
+    while word in taken:
+        word += "'"
+    return word
