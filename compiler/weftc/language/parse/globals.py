@@ -111,7 +111,8 @@ def _names(spec: ast.Spec) -> set[str]:
 
 def _fresh(spec: ast.Spec, word: str) -> str:
     taken = _names(spec) | {one.name for one in spec.params}
-    taken |= {one.target.name for one in (*spec.inputs, *spec.random, *spec.state, *spec.lets)}
+    taken |= {one.target.name for one in (*spec.inputs, *spec.random, *spec.state)}
+    taken |= {one.target.name for one in spec.lets}
     taken |= {equation.target.name for step in spec.steps for equation in step.equations}
     while word in taken:
         word += "'"
