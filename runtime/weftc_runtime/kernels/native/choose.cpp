@@ -69,7 +69,7 @@ struct Choose : Instruction {
   void take(Problem& problem, int64_t queries, const int32_t* label) const {
     std::vector<double>& to = problem.outs[out];
     to.resize(queries * writes);
-    std::vector<Lane> lanes(writes);
+    Lanes lanes(problem.worker(0), writes);
     for (int64_t at = 0; at < queries; at += LANES) {
       const Block block{label + at, 0, (int)std::min<int64_t>(LANES, queries - at), ++problem.serial};
       problem.rows(problem.worker(0), block, value, lanes.data());
@@ -177,7 +177,7 @@ struct Choose : Instruction {
     const int64_t count = problem.tokens[keys];
     const int32_t wide = part.query.count();
     Worker& worker = problem.worker(0);
-    std::vector<Lane> lanes(score.features);
+    Lanes lanes(worker, score.features);
     std::vector<double> row(score.features);
     std::vector<int32_t> list(1);
     std::vector<int64_t> left;
@@ -265,7 +265,7 @@ struct Choose : Instruction {
     const double rounding = share(score) * (1 + 0x1p-30);
     const bool good = team.ranges(count, each, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
-      std::vector<Lane> lanes(score.features), sizes(score.exact ? 0 : score.features);
+      Lanes lanes(worker, score.features), sizes(worker, score.exact ? 0 : score.features);
       Lane s, size;
       for (int64_t at = first; at < last; at += LANES) {
         Block block = problem.block(at, last);
@@ -313,7 +313,7 @@ struct Choose : Instruction {
     if (all.size() < 2 || !score.exact) return pick(problem.worker(0), row, nullptr, 0, all, top, label);
     std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.key < b.key; });
     std::vector<double> features(all.size() * score.features);
-    std::vector<Lane> lanes(score.features);
+    Lanes lanes(problem.worker(0), score.features);
     std::vector<int32_t> list(1);
     std::vector<Candidate> some(all.size());
     for (size_t at = 0; at < all.size(); at++) {
@@ -336,7 +336,7 @@ struct Choose : Instruction {
     const double rounding = share(score) * (1 + 0x1p-30);
     const bool good = team.ranges(queries, 16 * LANES, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
-      std::vector<Lane> lanes(score.features), sizes(score.features), s(count), size(count);
+      Lanes lanes(worker, score.features), sizes(worker, score.features), s(worker, count), size(worker, count);
       std::vector<double> row(score.features);
       std::vector<Candidate> found;
       std::vector<int64_t> left;

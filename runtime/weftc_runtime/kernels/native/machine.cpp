@@ -139,15 +139,35 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
   }
 }
 
+// Columns that stand side by side, `step` numbers from token to token: every number is loaded once.
+static void columns(const Block& block, const float* from, int64_t step, int32_t count, Lane* out) {
+  for (int e = 0; e < LANES; e += 4) {
+    const float* row[4];
+    for (int i = 0; i < 4; i++) row[i] = from + block.token(e + i) * step;
+    int32_t c = 0;
+    for (; c + 4 <= count; c += 4) {
+#if defined(__SSE2__)
+      __m128 line[4];
+      for (int i = 0; i < 4; i++) line[i] = _mm_loadu_ps(row[i] + c);
+      _MM_TRANSPOSE4_PS(line[0], line[1], line[2], line[3]);
+      for (int i = 0; i < 4; i++) {
+        _mm_store_pd(out[c + i].v + e, _mm_cvtps_pd(line[i]));
+        _mm_store_pd(out[c + i].v + e + 2, _mm_cvtps_pd(_mm_movehl_ps(line[i], line[i])));
+      }
+#else
+      for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) out[c + j].v[e + i] = (double)row[i][c + j];
+#endif
+    }
+    for (; c < count; c++)
+      for (int i = 0; i < 4; i++) out[c].v[e + i] = (double)row[i][c];
+  }
+}
+
 void Problem::rows(Worker& worker, const Block& block, const Rows& all, Lane* out, Lane* sizes) {
   const int32_t count = all.count();
   if (all.plain && !sizes && !slots[all.slot].empty && type(all.slot).kind == DENSE && type(all.slot).single) {
-    const int64_t step = type(all.slot).width;  // row by row: every number is loaded once
-    const float* from = (const float*)slots[all.slot].now + all.column;
-    for (int e = 0; e < LANES; e++) {
-      const float* row = from + block.token(e) * step;
-      for (int32_t r = 0; r < count; r++) out[r].v[e] = (double)row[r];
-    }
+    columns(block, (const float*)slots[all.slot].now + all.column, type(all.slot).width, count, out);
     return;
   }
   for (int32_t r = 0; r < count; r++) row(worker, block, all, r, out[r].v, sizes ? sizes[r].v : nullptr);
@@ -158,7 +178,7 @@ void Problem::row(Worker& worker, const Block& block, const Rows& all, int32_t w
   if (sizes) std::fill(sizes, sizes + LANES, 0.0);
   if (!many) std::fill(to, to + LANES, 0.0);
   const bool apart = all.exact && many > 2;
-  std::vector<Lane> every(apart ? many : 0);
+  Lanes every(worker, apart ? many : 0);
   Lane more;
   for (int32_t t = 0; t < many; t++) {
     const Term& term = all.terms[first + t];
@@ -188,7 +208,7 @@ void Problem::features(Worker& worker, const Block& block, const Score& score, b
 void Problem::side(Worker& worker, const Score& score, bool query, int64_t count, Side& out) {
   out.tokens = count, out.width = score.features;
   out.number.assign(count * score.features, 0.0);
-  std::vector<Lane> lanes(score.features);
+  Lanes lanes(worker, score.features);
   for (int64_t first = 0; first < count; first += LANES) {
     Block some = block(first, count);
     some.serial = ++serial;
@@ -208,7 +228,7 @@ void Problem::side(Worker& worker, const Score& score, bool query, int64_t count
 void Problem::numbers(Worker& worker, const Rows& all, int64_t count, std::vector<double>& out) {
   const int32_t wide = all.count();
   out.resize(count * wide);
-  std::vector<Lane> lanes(wide);
+  Lanes lanes(worker, wide);
   for (int64_t first = 0; first < count; first += LANES) {
     Block some = block(first, count);
     some.serial = ++serial;
@@ -329,7 +349,7 @@ struct Map : Instruction {
     std::atomic<bool> good{true};
     const bool whole = in_parts(team, tokens, 4096, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
-      std::vector<Lane> left(a.count()), right(b.count()), kept(targets.size());
+      Lanes left(worker, a.count()), right(worker, b.count()), kept(worker, targets.size());
       std::vector<double> terms, parts;
       for (int64_t at = first; at < last; at += LANES) {
         const Block block = problem.block(at, last);
@@ -350,7 +370,7 @@ struct Map : Instruction {
     return GOING;
   }
 
-  static void add(const Target& target, const std::vector<Lane>& hidden, const Lane& kept, Lane& total,
+  static void add(const Target& target, const Lanes& hidden, const Lane& kept, Lane& total,
                   std::vector<double>& terms, std::vector<double>& parts) {
     if (target.out.size() <= 2) {
       for (int e = 0; e < LANES; e++) {
@@ -368,7 +388,7 @@ struct Map : Instruction {
   }
 
   // The function, in place of its first argument; false where a number has no value, or only exact arithmetic tells.
-  bool apply(Problem& problem, Worker& worker, const Block& block, std::vector<Lane>& x, const std::vector<Lane>& y,
+  bool apply(Problem& problem, Worker& worker, const Block& block, Lanes& x, const Lanes& y,
              std::vector<double>& terms, std::vector<double>& parts) const {
     if (function == UNIT || function == LAYERED) return norm(problem, worker, block, x, y, terms, parts);
     bool good = true;
@@ -406,7 +426,7 @@ struct Map : Instruction {
     size_t at = 0;
     while (targets[at].slot != slot || targets[at].column != wanted) at++;
     const Target& target = targets[at];
-    std::vector<Lane> hidden(target.out.size());
+    Lanes hidden(worker, target.out.size());
     Lane other, last, kept, total;
     Target made{slot, wanted, {}};
     for (size_t h = 0; h < hidden.size(); h++) {
@@ -423,7 +443,7 @@ struct Map : Instruction {
     std::memcpy(out, total.v, sizeof(Lane));
   }
 
-  bool norm(Problem& problem, Worker& worker, const Block& block, std::vector<Lane>& x, const std::vector<Lane>& y,
+  bool norm(Problem& problem, Worker& worker, const Block& block, Lanes& x, const Lanes& y,
             std::vector<double>& terms, std::vector<double>& parts) const {
     double sizes[LANES] = {};  // of what each vector is the sum of
     Lane number;
@@ -519,7 +539,7 @@ struct Write : Instruction {
       const Written written(problem, target.slot);
       const int64_t tokens = rows_of(problem, type.stream, target.once);
       const bool whole = in_parts(team, tokens, 4096, [&](int64_t first, int64_t last, int who) {
-        std::vector<Lane> kept(target.carried ? type.width : 0);
+        Lanes kept(problem.worker(who), target.carried ? type.width : 0);
         for (int64_t at = first; at < last; at += LANES) {
           const Block block = problem.block(at, last);
           if (target.carried) problem.rows(problem.worker(who), block, target.carry, kept.data());
@@ -621,10 +641,10 @@ void Problem::roll_back() {
   at = machine.begins;
 }
 
-void Problem::go(Team& team, int32_t many, int64_t last, int32_t stop, bool until_stable) {
-  hands = many;
-  workers.resize(std::max<size_t>(workers.size(), (size_t)machine.threads));
-  for (Worker& each : workers) each.tiles.resize(machine.groups.size());
+void Problem::go(Team& team, Worker* mine, int32_t many, int64_t last, int32_t stop, bool until_stable) {
+  workers = mine, hands = many;
+  for (int32_t who = 0; who < many; who++)
+    for (Worker::Tiles& tiles : workers[who].tiles) tiles.serial = 0;  // of another problem
   outcome = GOING;
   const int32_t end = (int32_t)machine.list.size();
   for (;;) {
@@ -634,8 +654,8 @@ void Problem::go(Team& team, int32_t many, int64_t last, int32_t stop, bool unti
     }
     if (at == stop) return;  // a sub-layer without instructions
     if (at < end) outcome = machine.list[at]->run(*this, team);
-    for (Worker& each : workers)
-      if (each.odd) outcome = outcome == GOING ? LAYER : outcome, each.odd = false;
+    for (int32_t who = 0; who < hands; who++)
+      if (workers[who].odd) outcome = outcome == GOING ? LAYER : outcome, workers[who].odd = false;
     if (outcome == LAYER && at >= machine.begins) roll_back();
     if (outcome != GOING) return;
     settled = false;
@@ -712,6 +732,8 @@ void* weftc_machine(const int64_t* code, const double* real, void* const* arrays
         head.value = weftc::Rows(read);
       }
     }
+    machine->workers.resize(threads);
+    for (auto& worker : machine->workers) worker.tiles.resize(groups);
     machine->outs = (int32_t)read.next(), machine->rankings = (int32_t)read.next();
     machine->begins = (int32_t)read.next();
     const int64_t many = read.next();
@@ -742,15 +764,17 @@ int32_t weftc_machine_run(void* handle, int64_t last, int32_t stop, int32_t unti
       const int used = many == 1 ? 1 : threads;
       weftc::Team::run(used, [&](weftc::Team& team) {
         const int64_t each = std::max<int64_t>(1, std::min<int64_t>(64, many / (8 * used)));
-        team.ranges(many, each, [&](int64_t first, int64_t past, int) {
+        team.ranges(many, each, [&](int64_t first, int64_t past, int who) {
+          weftc::Worker* worker = machine.workers.data() + who;
           weftc::Team::run(1, [&](weftc::Team& alone) {
-            for (int64_t p = first; p < past; p++) machine.problems[p]->go(alone, 1, last, stop, until_stable);
+            for (int64_t p = first; p < past; p++) machine.problems[p]->go(alone, worker, 1, last, stop, until_stable);
           });
         });
       });
     } else {
       weftc::Team::run(threads, [&](weftc::Team& team) {
-        for (auto& problem : machine.problems) problem->go(team, threads, last, stop, until_stable);
+        for (auto& problem : machine.problems)
+          problem->go(team, machine.workers.data(), threads, last, stop, until_stable);
       });
     }
     for (int64_t p = 0; p < many; p++) {

@@ -112,7 +112,7 @@ struct Block {
 struct Machine;
 struct Problem;
 
-// What one thread has for itself while a problem runs.
+// What one thread has for itself while problems run; it goes from one to the next.
 struct Worker {
   struct Tiles {
     uint64_t serial = 0;
@@ -120,10 +120,37 @@ struct Worker {
     std::vector<std::vector<Lane>> slots;
   };
   std::vector<Tiles> tiles;  // by group of lazy slots
-  std::vector<Lane> lanes, values, room;
-  std::vector<double> numbers, terms, parts;
-  std::vector<int32_t> list;
+  std::vector<std::vector<Lane>> rooms;  // that nobody uses at the moment
+  std::vector<double> terms, parts;
   bool odd = false;  // a number without a value was made while rows were read
+};
+
+// Some lanes of zeros, in a room that a worker lends.
+class Lanes {
+ public:
+  Lanes(Worker& worker, size_t count) : worker_(worker) {
+    if (!worker.rooms.empty()) lanes_ = std::move(worker.rooms.back()), worker.rooms.pop_back();
+    lanes_.assign(count, Lane{});
+  }
+  ~Lanes() { worker_.rooms.push_back(std::move(lanes_)); }
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+  Lane* data() { return lanes_.data(); }
+  Lane& operator[](size_t at) { return lanes_[at]; }
+  const Lane& operator[](size_t at) const { return lanes_[at]; }
+  Lane& back() { return lanes_.back(); }
+  const Lane& back() const { return lanes_.back(); }
+  void resize(size_t count) { lanes_.resize(count); }
+  size_t size() const { return lanes_.size(); }
+  bool empty() const { return lanes_.empty(); }
+  Lane* begin() { return lanes_.data(); }
+  Lane* end() { return lanes_.data() + lanes_.size(); }
+  const Lane* begin() const { return lanes_.data(); }
+  const Lane* end() const { return lanes_.data() + lanes_.size(); }
+
+ private:
+  Worker& worker_;
+  std::vector<Lane> lanes_;
 };
 
 // Features of every token of a side (tokens, features), and for each which count in an inner product.
@@ -198,7 +225,7 @@ struct Problem {
   std::vector<std::vector<int32_t>> members;  // labels that rankings give
   std::vector<Snapshot> snapshots, earlier;  // by group of lazy slots
   std::vector<std::unique_ptr<Memory>> memory;  // by instruction: what it keeps from layer to layer
-  std::vector<Worker> workers;
+  Worker* workers = nullptr;  // those that work on it, `hands` of them
   uint64_t serial = 0;
   int64_t layer = 0;
   int32_t at = 0;  // the instruction that comes next
@@ -229,7 +256,7 @@ struct Problem {
 
   void take_over(int32_t slot);  // what was written to the room of a slot is what it holds
   void* room(int32_t slot) { return slots[slot].room[slots[slot].now == slots[slot].room[0]]; }
-  void go(Team& team, int32_t hands, int64_t last, int32_t stop, bool until_stable);
+  void go(Team& team, Worker* workers, int32_t hands, int64_t last, int32_t stop, bool until_stable);
 
  private:
   bool unchanged(Team& team);
@@ -243,6 +270,7 @@ struct Machine {
   std::vector<LazyGroup> groups;
   std::vector<std::unique_ptr<Instruction>> list;
   std::vector<std::unique_ptr<Problem>> problems;
+  std::vector<Worker> workers;  // by thread
   std::vector<std::vector<int64_t>> starts;  // by stream: the first token of every problem, and the end of the last
   std::vector<double> peaks;                 // by slot: the largest size of what was given; NaN: not known
   std::vector<uint64_t> seeds;

@@ -77,7 +77,7 @@ struct Rank : Instruction {
     int64_t many;
 
     void make_scores() {
-      std::vector<Lane> lanes(rank.score.features);
+      Lanes lanes(worker, rank.score.features);
       Lane size;
       s.resize((many + LANES - 1) / LANES * LANES);
       double most = 0;
@@ -92,7 +92,7 @@ struct Rank : Instruction {
     }
 
     void features(int32_t member, std::vector<double>& row) {
-      std::vector<Lane> lanes(rank.score.features);
+      Lanes lanes(worker, rank.score.features);
       const int32_t token[1] = {list[member]};
       const Block block{token, 0, 1, 0};
       problem.features(worker, block, rank.score, false, lanes.data());
@@ -229,7 +229,7 @@ struct Rank : Instruction {
       const double threshold = (exact_sum(terms, worker.parts) - 1) / (double)chosen.size();
       std::vector<int32_t> tokens;
       for (int32_t i : chosen) tokens.push_back(list[i]);
-      std::vector<Lane> lanes(rank.writes);
+      Lanes lanes(worker, rank.writes);
       std::vector<std::vector<double>> products(rank.writes);
       for (size_t at = 0; at < tokens.size(); at += LANES) {
         const Block block{tokens.data() + at, 0, (int)std::min<size_t>(LANES, tokens.size() - at), 0};

@@ -5,6 +5,12 @@
 // score is far above it. Sums are added over runs of at most 32 terms, and beyond with their errors, so that these do not
 // grow with the number of keys; they are cut by that number alone: the same bits for any threads.
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include <deque>
+
 #include "machine.h"
 
 namespace weftc {
@@ -20,7 +26,13 @@ constexpr int RUN = 32;
 constexpr double TINY = 1e-250;  // a mass below it may have lost weights to underflow
 
 inline Eight every(double x) { return Eight{} + x; }
-inline Eight larger(Eight a, Eight b) { return a > b ? a : b; }
+inline Eight larger(Eight a, Eight b) {
+#if defined(__AVX512F__)
+  return (Eight)_mm512_max_pd((__m512d)a, (__m512d)b);  // the same, NaN too
+#else
+  return a > b ? a : b;
+#endif
+}
 inline double largest(Eight a) {
   double most = a[0];
   for (int e = 1; e < 8; e++) most = a[e] > most ? a[e] : most;
@@ -111,7 +123,7 @@ struct Scorer {
   const Side& side;
   bool own_is_query;
 
-  inline void operator()(int64_t token, const Lane* lanes, Eight* out) const {
+  __attribute__((always_inline)) inline void operator()(int64_t token, const Lane* lanes, Eight* out) const {
     const double* own = side.row(token);
     const int32_t* start = side.start.data() + token * score.parts.size();
     if (score.parts.size() == 1 && score.parts[0].distance && !score.parts[0].side) {  // the most usual one
@@ -233,7 +245,8 @@ struct Adding {
   double peak = NONE;  // the reference; of a number that is the largest, that
   bool signs = false;
   Exactly mass;
-  std::vector<Exactly> sum;
+  Exactly* sum = nullptr;
+  int32_t sums = 0;
 
   void block(const Head& head, Eight* s, const Lane* values, int many, int64_t skip, int64_t column) {
     alignas(64) double lanes[LANES];
@@ -268,7 +281,7 @@ struct Adding {
       for (int i = 1; i < EIGHTS; i++) total += s[i];
       mass.add(total);
     }
-    for (size_t w = 0; w < sum.size(); w++) {
+    for (int32_t w = 0; w < sums; w++) {
       const Eight* v = values[head.diagonal ? column : (int64_t)w].eights();
       Eight total = s[0] * v[0];
       for (int i = 1; i < EIGHTS; i++) total += s[i] * v[i];
@@ -278,12 +291,7 @@ struct Adding {
 
   void rescale(double by) {
     mass.scale(by);
-    for (Exactly& each : sum) each.scale(by);
-  }
-
-  void start(const Head& head) {
-    peak = NONE, signs = false, mass = Exactly{};
-    sum.assign(head.sums(), Exactly{});
+    for (int32_t w = 0; w < sums; w++) sum[w].scale(by);
   }
 };
 
@@ -291,24 +299,47 @@ struct Partial {  // of some keys, for one query
   double peak;
   bool signs;
   Two mass;
-  std::vector<Two> sum;
+  Two* sum;
+
+  // `to`: room for its sums.
+  template <bool Single>
+  void take(const Adding<Single>& from, Two* to) {
+    peak = from.peak, signs = from.signs, sum = to, mass = Two{};
+    mass.add(from.mass, 1.0);
+    for (int32_t w = 0; w < from.sums; w++) sum[w] = Two{}, sum[w].add(from.sum[w], 1.0);
+  }
+};
+
+// Sums that start at nothing, for each of many queries, in lanes of zeros.
+template <bool Single>
+struct Addings {
+  static constexpr int EACH = sizeof(Lane) / sizeof(Exactly);
+  Lanes room;
+  std::vector<Adding<Single>> of;
+
+  Addings(Worker& worker, const Head& head, int64_t queries)
+      : room(worker, (queries * head.sums() + EACH - 1) / EACH), of(queries) {
+    for (int64_t q = 0; q < queries; q++) of[q].sum = (Exactly*)room.data() + q * head.sums(), of[q].sums = head.sums();
+  }
 };
 
 void merge(const Head& head, const std::vector<Partial*>& parts, Total& out) {
   out.peak = NONE, out.signs = false;
   for (const Partial* part : parts) out.peak = std::max(out.peak, part->peak), out.signs = out.signs || part->signs;
-  Two mass;
-  std::vector<Two> sum(head.sums());
+  out.sum.assign(head.sums(), 0.0);
   const bool relative = head.kind == SOFTMAX || head.kind == LSE;
-  for (const Partial* part : parts) {
-    if (relative && part->peak == NONE) continue;
-    const double by = relative ? std::exp(part->peak - out.peak) : 1.0;
-    mass.add(part->mass.high * by), mass.low += part->mass.low * by;
-    for (size_t w = 0; w < sum.size(); w++) sum[w].add(part->sum[w].high * by), sum[w].low += part->sum[w].low * by;
-  }
-  out.mass = mass.sum();
-  out.sum.resize(sum.size());
-  for (size_t w = 0; w < sum.size(); w++) out.sum[w] = sum[w].sum();
+  const auto total = [&](auto of) {
+    Two sum;
+    for (const Partial* part : parts) {
+      if (relative && part->peak == NONE) continue;
+      const double by = relative && part->peak != out.peak ? std::exp(part->peak - out.peak) : 1.0;
+      const Two& more = of(*part);
+      sum.add(more.high * by), sum.low += more.low * by;
+    }
+    return sum.sum();
+  };
+  out.mass = total([](const Partial& part) -> const Two& { return part.mass; });
+  for (int32_t w = 0; w < head.sums(); w++) out.sum[w] = total([&](const Partial& part) -> const Two& { return part.sum[w]; });
 }
 
 struct Soft : Instruction {
@@ -350,47 +381,49 @@ struct Soft : Instruction {
 
   // ---------------------------------------------------------------- one key to a lane
   template <bool Single>
+  struct OfHead {
+    Lanes lanes, values;
+    Addings<Single> adding;
+
+    OfHead(Worker& worker, const Head& head, int64_t queries)
+        : lanes(worker, head.score.features), values(worker, head.value.count()), adding(worker, head, queries) {}
+  };
+
+  template <bool Single>
   bool by_keys(Problem& problem, Team& team, int64_t queries, int64_t keys) const {
     const int64_t each = std::max<int64_t>(4096, (keys / 32 + LANES) / LANES * LANES), parts = (keys + each - 1) / each;
     std::vector<Side> sides(heads.size());
     std::vector<std::vector<Partial>> found(heads.size());
+    std::vector<std::vector<Two>> sums(heads.size());
     for (size_t h = 0; h < heads.size(); h++) {
       problem.side(problem.worker(0), heads[h].score, true, queries, sides[h]);
-      found[h].resize(parts * queries);
+      found[h].resize(parts * queries), sums[h].resize(parts * queries * heads[h].sums());
     }
     const uint64_t base = problem.serial;
     problem.serial += keys;
     const bool whole = team.ranges(keys, each, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
-      std::vector<std::vector<Adding<Single>>> adding(heads.size());
-      std::vector<std::vector<Lane>> lanes(heads.size()), values(heads.size());
-      for (size_t h = 0; h < heads.size(); h++) {
-        adding[h].resize(queries);
-        for (auto& one : adding[h]) one.start(heads[h]);
-        lanes[h].resize(heads[h].score.features), values[h].resize(heads[h].value.count());
-      }
+      std::deque<OfHead<Single>> own;
+      for (const Head& head : heads) own.emplace_back(worker, head, queries);
       for (int64_t at = first; at < last; at += LANES) {
         Block block = problem.block(at, last);
         block.serial = base + 1 + at;
         for (size_t h = 0; h < heads.size(); h++) {
-          problem.features(worker, block, heads[h].score, false, lanes[h].data());
-          problem.rows(worker, block, heads[h].value, values[h].data());
-          const Scorer scorer{heads[h].score, sides[h], true};
+          const Head& head = heads[h];
+          problem.features(worker, block, head.score, false, own[h].lanes.data());
+          problem.rows(worker, block, head.value, own[h].values.data());
+          const Scorer scorer{head.score, sides[h], true};
           for (int64_t q = 0; q < queries; q++) {
             Eight s[EIGHTS];
-            scorer(q, lanes[h].data(), s);
-            adding[h][q].block(heads[h], s, values[h].data(), block.many, heads[h].other ? q - at : -1, q);
+            scorer(q, own[h].lanes.data(), s);
+            own[h].adding.of[q].block(head, s, own[h].values.data(), block.many, head.other ? q - at : -1, q);
           }
         }
       }
       for (size_t h = 0; h < heads.size(); h++)
         for (int64_t q = 0; q < queries; q++) {
-          Partial& out = found[h][first / each * queries + q];
-          const Adding<Single>& from = adding[h][q];
-          out.peak = from.peak, out.signs = from.signs;
-          out.mass.add(from.mass, 1.0);
-          out.sum.resize(from.sum.size());
-          for (size_t w = 0; w < from.sum.size(); w++) out.sum[w].add(from.sum[w], 1.0);
+          const int64_t place = first / each * queries + q;
+          found[h][place].take(own[h].adding.of[q], sums[h].data() + place * heads[h].sums());
         }
     });
     if (!whole) return false;
@@ -428,7 +461,7 @@ struct Soft : Instruction {
     const int64_t each = keys * LANES > 1 << 16 ? LANES : 16 * LANES;
     const bool whole = team.ranges(queries, each, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
-      std::vector<Lane> lanes(head.score.features);
+      Lanes lanes(worker, head.score.features);
       std::vector<Exactly> sum(EIGHTS * (head.sums() + 1));
       std::vector<Eight> part(EIGHTS * (head.sums() + 1));
       bool signs;
@@ -533,9 +566,8 @@ struct MemberSoft : Instruction {
       Worker& worker = problem.worker(who);
       std::vector<int32_t> room;
       const auto [list, many] = sorted.of(classes, q, room);
-      std::vector<Lane> lanes(head.score.features), values(head.value.count());
-      Adding<Single> adding;
-      adding.start(head);
+      Lanes lanes(worker, head.score.features), values(worker, head.value.count());
+      Addings<Single> adding(worker, head, 1);
       const Scorer scorer{head.score, side, true};
       for (int64_t at = 0; at < many; at += LANES) {
         const Block block{list + at, 0, (int)std::min<int64_t>(LANES, many - at), 0};
@@ -543,13 +575,11 @@ struct MemberSoft : Instruction {
         problem.rows(worker, block, head.value, values.data());
         Eight s[EIGHTS];
         scorer(q, lanes.data(), s);
-        adding.block(head, s, values.data(), block.many, -1, q);
+        adding.of[0].block(head, s, values.data(), block.many, -1, q);
       }
+      std::vector<Two> sums(head.sums());
       Partial part;
-      part.peak = adding.peak, part.signs = adding.signs;
-      part.mass.add(adding.mass, 1.0);
-      part.sum.resize(adding.sum.size());
-      for (size_t w = 0; w < adding.sum.size(); w++) part.sum[w].add(adding.sum[w], 1.0);
+      part.take(adding.of[0], sums.data());
       Total total;
       merge(head, {&part}, total);
       if (!finish(head, total, scores.data() + q, own.data() + q * head.writes, out.data() + q * head.writes)) good = false;
@@ -579,19 +609,22 @@ void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t numbe
   tiles.features.resize(group.score.features), tiles.scores.resize(keys), tiles.weights.resize(keys);
   tiles.slots.resize(group.slots.size());
   problem.features(worker, block, group.score, true, tiles.features.data());
-  const Scorer scorer{group.score, snapshot.keys, false};
-  for (int64_t k = 0; k < keys; k++) scorer(k, tiles.features.data(), tiles.scores[k].eights());
-  bool shifted = false, plain = false;
+  bool shifted = false, weighed = false;
   for (const LazyHead& head : group.heads) {
     shifted |= head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
-    plain |= head.kind == EXPONENTIAL;
+    weighed |= head.kind == SOFTMAX || head.kind == LSE;
   }
-  Eight peak[EIGHTS] = {}, mass[EIGHTS] = {}, size[EIGHTS] = {};
-  if (shifted) {
-    for (int i = 0; i < EIGHTS; i++) {
-      peak[i] = tiles.scores[0].eights()[i];
-      for (int64_t k = 1; k < keys; k++) peak[i] = larger(peak[i], tiles.scores[k].eights()[i]);
-    }
+  const Scorer scorer{group.score, snapshot.keys, false};
+  Eight peak[EIGHTS], mass[EIGHTS] = {}, size[EIGHTS] = {};
+  for (int i = 0; i < EIGHTS; i++) peak[i] = every(NONE);
+  for (int64_t k = 0; k < keys; k++) {
+    Eight s[EIGHTS];
+    scorer(k, tiles.features.data(), s);
+    Eight* to = tiles.scores[k].eights();
+    for (int i = 0; i < EIGHTS; i++) to[i] = s[i];
+    for (int i = 0; shifted && i < EIGHTS; i++) peak[i] = larger(s[i], peak[i]);
+  }
+  if (weighed) {
     Exactly total[EIGHTS];
     for (int64_t from = 0; from < keys; from += RUN)
       for (int i = 0; i < EIGHTS; i++) {
@@ -613,35 +646,34 @@ void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t numbe
       size[i] = total.high + total.low;
     }
   }
-  for (size_t s = 0; s < group.slots.size(); s++) {
-    tiles.slots[s].resize(problem.type(group.slots[s]).width);
-    for (Lane& lane : tiles.slots[s]) std::fill(lane.v, lane.v + LANES, 0.0);
-  }
+  for (size_t s = 0; s < group.slots.size(); s++) tiles.slots[s].assign(problem.type(group.slots[s]).width, Lane{});
   for (size_t h = 0; h < group.heads.size(); h++) {
     const LazyHead& head = group.heads[h];
     const size_t which = std::find(group.slots.begin(), group.slots.end(), head.slot) - group.slots.begin();
     std::vector<Lane>& out = tiles.slots[which];
     const int32_t wide = (int32_t)out.size();
-    for (int i = 0; i < EIGHTS; i++) {
-      if (head.kind == LSE || head.kind == BEST) {
-        const Eight number = head.kind == BEST ? peak[i] : peak[i] + logs(mass[i]);
-        for (int32_t c = 0; c < wide; c++)
-          if (head.factor[c] != 0) out[c].eights()[i] += number * head.factor[c];
+    if (head.kind == LSE || head.kind == BEST) {
+      Eight number[EIGHTS];
+      for (int i = 0; i < EIGHTS; i++) number[i] = head.kind == BEST ? peak[i] : peak[i] + logs(mass[i]);
+      for (int32_t c = 0; c < wide; c++)
+        for (int i = 0; i < EIGHTS && head.factor[c] != 0; i++) out[c].eights()[i] += number[i] * head.factor[c];
+      continue;
+    }
+    Eight by[EIGHTS];
+    for (int i = 0; i < EIGHTS; i++)
+      by[i] = head.kind == SOFTMAX ? 1.0 / mass[i] : head.kind == NORMALIZE ? 1.0 / size[i] : every(1.0);
+    for (int64_t k = 0; k < keys; k++) {
+      const Eight* from = (head.kind == SOFTMAX ? tiles.weights[k] : tiles.scores[k]).eights();
+      Eight weight[EIGHTS];
+      for (int i = 0; i < EIGHTS; i++) weight[i] = head.kind == EXPONENTIAL ? exps<Single>(from[i]) : from[i] * by[i];
+      if (head.names >= 0) {
+        Eight* to = out[head.names + k].eights();
+        for (int i = 0; i < EIGHTS; i++) to[i] += weight[i];
         continue;
       }
-      const Eight by = head.kind == SOFTMAX ? 1.0 / mass[i] : head.kind == NORMALIZE ? 1.0 / size[i] : every(1.0);
-      for (int64_t k = 0; k < keys; k++) {
-        Eight weight = head.kind == SOFTMAX ? tiles.weights[k].eights()[i] * by : tiles.scores[k].eights()[i];
-        if (head.kind == NORMALIZE) weight *= by;
-        if (head.kind == EXPONENTIAL) weight = exps<Single>(weight);
-        if (head.names >= 0) {
-          out[head.names + k].eights()[i] += weight;
-          continue;
-        }
-        const double* value = snapshot.values[h].data() + k * wide;
-        for (int32_t c = 0; c < wide; c++)
-          if (value[c] != 0) out[c].eights()[i] += weight * value[c];
-      }
+      const double* value = snapshot.values[h].data() + k * wide;
+      for (int32_t c = 0; c < wide; c++)
+        for (int i = 0; i < EIGHTS && value[c] != 0; i++) out[c].eights()[i] += weight[i] * value[c];
     }
   }
   for (size_t s = 0; s < group.slots.size(); s++)
@@ -665,7 +697,7 @@ void take_snapshot(Problem& problem, int32_t number) {
   for (size_t h = 0; h < group.heads.size(); h++)
     if (group.heads[h].value.count())
       problem.numbers(problem.worker(0), group.heads[h].value, problem.tokens[group.keys], out.values[h]);
-  for (Worker& worker : problem.workers) worker.tiles[number].serial = 0;
+  for (int32_t who = 0; who < problem.hands; who++) problem.worker(who).tiles[number].serial = 0;
 }
 
 std::unique_ptr<Instruction> make_soft(Code& code) { return std::make_unique<Soft>(code); }
