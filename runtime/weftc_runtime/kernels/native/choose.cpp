@@ -249,6 +249,132 @@ struct Choose : Instruction {
     return error;
   }
 
+  // Whether random numbers are added to scores, times numbers of the query.
+  bool adds_random(const Problem& problem) const {
+    return noisy && std::all_of(score.parts.begin(), score.parts.end(), [&](const Part& part) {
+      return !(part.distance || part.side) || std::none_of(part.keys.terms.begin(), part.keys.terms.end(),
+                                                           [&](const Term& term) { return is_random(problem, term); });
+    });
+  }
+
+  static bool is_random(const Problem& problem, const Term& term) { return problem.type(term.slot).kind == NOISE; }
+
+  // Keys that random numbers can still bring to the top: these are drawn for them alone, 64 keys at a time.
+  struct Drawing {
+    static constexpr double MOST[] = {0, 37.5, 1};  // by kind, the size of a number: Gumbel, uniform
+
+    struct Left {  // of one query
+      int many = 0;
+      int32_t key[LANES];
+      double score[LANES], size[LANES];
+    };
+
+    const Choose& choose;
+    Problem& problem;
+    Worker& worker;
+    const Side& side;
+    double rounding = share(choose.score);
+    std::vector<Left> left;
+    std::vector<double> most;  // what random numbers may add to a score
+    std::vector<Rows> fixed;   // the keys of every part without them
+
+    Drawing(const Choose& choose, Problem& problem, Worker& worker, const Side& side)
+        : choose(choose), problem(problem), worker(worker), side(side), left(side.tokens), most(side.tokens) {
+      for (const Part& part : choose.score.parts) {
+        Rows rows = part.keys;
+        rows.plain = false, rows.terms.clear(), rows.start.assign(1, 0);
+        for (int32_t f = 0; f < part.keys.count(); f++) {
+          for (int32_t t = part.keys.start[f]; t < part.keys.start[f + 1]; t++)
+            if (!is_random(problem, part.keys.terms[t])) rows.terms.push_back(part.keys.terms[t]);
+            else rounding += 2 * UNIT;
+          rows.start.push_back((int32_t)rows.terms.size());
+        }
+        fixed.push_back(rows.terms.size() < part.keys.terms.size() ? std::move(rows) : part.keys);
+      }
+      for (int64_t q = 0; q < side.tokens; q++)
+        each_term(q, [&](double by, const Term& term) {
+          most[q] += std::fabs(by) * MOST[problem.type(term.slot).group] * (1 + 0x1p-20);
+        });
+    }
+
+    // what(factor, term) for every random number that counts for a query.
+    template <class What>
+    void each_term(int64_t q, What what) const {
+      const double* own = side.row(q);
+      for (const Part& part : choose.score.parts)
+        for (int32_t f = 0; f < part.keys.count(); f++)
+          for (int32_t t = part.keys.start[f]; own[part.at + f] != 0 && t < part.keys.start[f + 1]; t++)
+            if (is_random(problem, part.keys.terms[t])) what(own[part.at + f] * part.keys.terms[t].factor, part.keys.terms[t]);
+    }
+
+    void range(int64_t first, int64_t last, uint64_t base, std::vector<Candidate>* found, double* best, const double* drawn) {
+      const Score& score = choose.score;
+      Lanes lanes(worker, score.features), sizes(worker, score.features);
+      Lane s, size;
+      for (int64_t at = first; at < last; at += LANES) {
+        Block block = problem.block(at, last);
+        block.serial = base + 1 + at;
+        for (size_t p = 0; p < fixed.size(); p++) {
+          const Part& part = score.parts[p];
+          problem.rows(worker, block, fixed[p], lanes.data() + part.at, sizes.data() + part.at);
+          if (part.side == 2) problem.rows(worker, block, part.scale, lanes.data() + part.scale_at);
+        }
+        for (int64_t q = 0; q < side.tokens; q++) {
+          bounded(score, side.row(q), true, lanes.data(), s.v, size.v, sizes.data());
+          Left& mine = left[q];
+          for (uint64_t some = reach(s, size, most[q] + drawn[q], best[q]); some; some &= some - 1) {
+            const int e = __builtin_ctzll(some);
+            if (e >= block.many) break;
+            mine.key[mine.many] = (int32_t)(at + e), mine.score[mine.many] = s.v[e], mine.size[mine.many] = size.v[e];
+            if (++mine.many == LANES) draw_for(q, found[q], best[q]);
+          }
+        }
+      }
+      for (int64_t q = 0; q < side.tokens; q++)
+        if (left[q].many) draw_for(q, found[q], best[q]);
+    }
+
+    // Which of 64 scores may come to the top, bit by bit.
+    static uint64_t reach(const Lane& s, const Lane& size, double more, double top) {
+      uint64_t found = 0;
+      for (int i = 0; i < LANES / 8; i++) {
+        const Eight most = s.eights()[i] + (size.eights()[i] * 0x1p-20 + more);
+#if defined(__AVX512F__)
+        found |= (uint64_t)_mm512_cmp_pd_mask((__m512d)most, _mm512_set1_pd(top), _CMP_NLT_UQ) << 8 * i;
+#else
+        const EightWhole below = most < Eight{} + top;
+        for (int e = 0; e < 8; e++) found |= (uint64_t)(below[e] == 0) << (8 * i + e);
+#endif
+      }
+      return found;
+    }
+
+    // Draws for the keys that are left of a query, and keeps those that may be the best.
+    void draw_for(int64_t q, std::vector<Candidate>& found, double& top) {
+      Left& mine = left[q];
+      const Block block{mine.key, 0, mine.many, 0};
+      Lane number;
+      double error[LANES] = {};
+      each_term(q, [&](double by, const Term& term) {
+        const SlotType& type = problem.type(term.slot);
+        const double size = std::fabs(by), unsure = type.group == 2 ? 0 : type.single ? 0x1p-22 : 0x1p-46;
+        problem.column(worker, block, term.slot, term.column, number.v);
+        for (int e = 0; e < LANES; e++) {
+          const double more = std::fabs(number.v[e]);
+          mine.score[e] += by * number.v[e], mine.size[e] += size * more;
+          error[e] += size * (more * unsure + (unsure != 0 ? 0x1p-44 : 0));
+        }
+      });
+      for (int e = 0; e < mine.many; e++) {
+        const double off = (rounding * mine.size[e] + error[e]) * (1 + 0x1p-30) + 0x1p-1000;
+        if (mine.score[e] + off < top) continue;
+        found.push_back({mine.key[e], mine.score[e] - off, mine.score[e] + off});
+        top = mine.score[e] - off > top ? mine.score[e] - off : top;
+      }
+      mine.many = 0;
+    }
+  };
+
   bool by_keys(Problem& problem, Team& team, int64_t queries, int64_t count, int32_t* label) const {
     Side side;
     problem.side(problem.worker(0), score, true, queries, side);
@@ -263,8 +389,14 @@ struct Choose : Instruction {
     const uint64_t base = problem.serial;
     problem.serial += count;
     const double rounding = share(score) * (1 + 0x1p-30);
+    const bool drawing = adds_random(problem);
     const bool good = team.ranges(count, each, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
+      if (drawing) {
+        const int64_t at = first / each * queries;
+        Drawing(*this, problem, worker, side).range(first, last, base, found.data() + at, best.data() + at, drawn.data());
+        return;
+      }
       Lanes lanes(worker, score.features), sizes(worker, score.exact ? 0 : score.features);
       Lane s, size;
       for (int64_t at = first; at < last; at += LANES) {

@@ -9,6 +9,8 @@ namespace {
 
 constexpr double UNIT = 0x1p-53;
 
+inline Eight positive(Eight x) { return (Eight)((EightWhole)x & std::numeric_limits<int64_t>::max()); }
+
 // Pushes a * b as two doubles; false where that is not exact.
 inline bool push_product(double a, double b, std::vector<double>& out) {
   const double product = a * b, size = std::fabs(product);
@@ -62,36 +64,31 @@ inline int compare(const Score& score, const double* query, const double* a, con
 // `apart`: sizes of what the features of the lanes are sums of, where they are no stored numbers.
 inline void bounded(const Score& score, const double* own, bool own_is_query, const Lane* lanes, double* out, double* size,
                     const Lane* apart = nullptr) {
-  std::fill(out, out + LANES, 0.0);
-  if (size) std::fill(size, size + LANES, 0.0);
-  double raw[LANES], sizes[LANES];
+  Eight total[LANES / 8] = {}, reach[LANES / 8] = {};
   for (const Part& part : score.parts) {
-    std::fill(raw, raw + LANES, 0.0);
+    Eight raw[LANES / 8] = {}, sizes[LANES / 8] = {};
     const bool both = size && !part.distance;
-    if (both) std::fill(sizes, sizes + LANES, 0.0);
     for (int32_t f = part.at; f < part.at + part.query.count(); f++) {
       const double o = own[f];
       if (!part.distance && o == 0) continue;
-      const double* x = lanes[f].v;
-      if (part.distance)
-        for (int e = 0; e < LANES; e++) {
-          const double gap = x[e] - o;
-          raw[e] += gap * gap;
-        }
-      else
-        for (int e = 0; e < LANES; e++) raw[e] += x[e] * o;
-      if (both)
-        for (int e = 0; e < LANES; e++) sizes[e] += std::fabs((apart ? apart[f].v[e] : x[e]) * o);
+      const Eight *x = lanes[f].eights(), *y = apart ? apart[f].eights() : x;
+      for (int i = 0; i < LANES / 8; i++) {
+        const Eight gap = x[i] - o;
+        raw[i] += part.distance ? gap * gap : x[i] * o;
+      }
+      for (int i = 0; both && i < LANES / 8; i++) sizes[i] += positive(y[i] * o);
     }
-    const double* from = both ? sizes : raw;
-    for (int e = 0; e < LANES; e++) {
-      const double scale = !part.side ? 1.0 : (part.side == 1) == own_is_query ? own[part.scale_at] : lanes[part.scale_at].v[e];
-      if (size) size[e] += std::fabs(from[e] * part.coefficient * scale);
-      double value = part.distance ? raw[e] * part.coefficient : raw[e];
+    const bool own_scale = (part.side == 1) == own_is_query;
+    for (int i = 0; i < LANES / 8; i++) {
+      const Eight scale = !part.side ? Eight{} + 1.0 : own_scale ? Eight{} + own[part.scale_at] : lanes[part.scale_at].eights()[i];
+      if (size) reach[i] += positive((both ? sizes[i] : raw[i]) * part.coefficient * scale);
+      Eight value = part.distance ? raw[i] * part.coefficient : raw[i];
       if (part.side) value *= scale;
-      out[e] += value;
+      total[i] += value;
     }
   }
+  std::memcpy(out, total, sizeof total);
+  if (size) std::memcpy(size, reach, sizeof reach);
 }
 
 inline double share(const Score& score) { return (double)(score.terms + (int32_t)score.parts.size() + 18) * UNIT; }

@@ -110,6 +110,10 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
     }
     case INDEX: {
       const int32_t* from = (const int32_t*)slot.now;
+      if (!block.list && block.many == LANES && !slot.values) {
+        for (int e = 0; e < LANES; e++) out[e] = from[block.first + e] == column ? 1.0 : 0.0;
+        return;
+      }
       for (int e = 0; e < LANES; e++) {
         const int64_t token = block.token(e);
         out[e] = from[token] == column ? (slot.values ? slot.values[token] : 1.0) : 0.0;
