@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from fractions import Fraction
 from typing import Any
 
@@ -64,3 +66,28 @@ def sum_share(numbers: Any, bins: Any, many: int) -> Any:
 
     blocks = [(torch.tensor(numbers), torch.tensor(bins))]
     return binned_sum(blocks if len(numbers) else [], many, _group()).numpy()
+
+
+class Stopped(Exception):
+    """Somebody ended this."""
+
+
+def run_until(
+    compiled: Any, inputs: dict[str, Any], options: dict[str, Any], at: int, how: str, mine: bool
+) -> dict[str, Any]:
+    """A run that one process ends at a layer: by an error, by a signal, or not at all."""
+    import torch.distributed as dist
+
+    import weftc_runtime
+    from weftc_runtime.machines.saved_run import SavedRun
+
+    SavedRun.due = lambda _: True  # type: ignore[method-assign]
+
+    def watch(what: str, done: int, _: int | None) -> None:
+        if mine and what == "layer" and done == at:
+            if how == "signal":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise Stopped("ended on purpose")
+
+    model = weftc_runtime.load(compiled, group=dist.group.WORLD)
+    return plain(model.final(inputs, progress=watch, **options))

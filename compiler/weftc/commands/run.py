@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from weftc.commands.options import (
     settings,
     styles,
 )
+from weftc.commands.processes import shares, together
 from weftc.commands.progress import progress
 from weftc.commands.target import Target, compile_target, open_target, refuse_changes
 from weftc.commands.telling import tell
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from weftc_runtime.data.results import Outputs, Report
     from weftc_runtime.format.checkpoint import Checkpoint
     from weftc_runtime.format.program import Program
+    from weftc_runtime.machines.collective import Collective
     from weftc_runtime.model import Model
 
 SUMMARY = "run a spec or model on data"
@@ -103,8 +105,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Feeds, runs, writes, and prints a summary."""
+    """Feeds, runs, writes, and prints a summary; in as many processes as torchrun has started."""
     _refuse_contradictions(options)
+    return together(lambda others: _run(options, others))
+
+
+def _run(options: argparse.Namespace, others: Collective) -> int:
     target = open_target(options.target)
     chosen = _settings(options, target)
     folder = Path(options.output or f"{target.name}-out")
@@ -123,7 +129,9 @@ def run(options: argparse.Namespace) -> int:
     extra = [f"{joined.name}.{options.format}"] if joined else []
     refuse_existing(folder, _results_of(target.checked), options.force)
     depth = _depth(options, target, checkpoint.program)
-    best = _best(options, only(checkpoint, names), feeds, depth)
+    best = _best(options, only(checkpoint, names), feeds, depth, others)
+    if others.rank:
+        return 0
     results = to_results(best.values, names, target.checked, feeds)
     _write(folder, results, target.checked, options, feeds, joined)
     if options.resume:
@@ -212,11 +220,15 @@ class Best:
     starts: list[dict[str, Any]]
 
 
-def _best(options: argparse.Namespace, checkpoint: Checkpoint, feeds: Feeds, depth: Mapping[str, Any]) -> Best:
-    """Runs the model from each start; the first of the lowest objectives is kept."""
+def _best(
+    options: argparse.Namespace, checkpoint: Checkpoint, feeds: Feeds, depth: Mapping[str, Any], others: Collective
+) -> Best:
+    """Runs the model from each start; the first of the lowest objectives is kept, whole in the first process."""
     from weftc.files.results import OBJECTIVE
+    from weftc_runtime.data.shared import outputs_of_all
 
-    model = _loaded(options, checkpoint)
+    model = _loaded(options, checkpoint, others)
+    feeds = shares(feeds, model.program, others)
     starts: list[dict[str, Any]] = []
     best: Best | None = None
     for seed in range(options.seed, options.seed + options.n_init):
@@ -226,12 +238,20 @@ def _best(options: argparse.Namespace, checkpoint: Checkpoint, feeds: Feeds, dep
         if best is None or float(values[OBJECTIVE]) < float(best.values[OBJECTIVE]):
             best = Best(seed, report, values, starts)
     assert best is not None
+    if others.size > 1:
+        whole = outputs_of_all(best.values, model.program, model.collective)
+        best = best if whole is None else replace(best, values=whole)
     return best
 
 
-def _loaded(options: argparse.Namespace, checkpoint: Checkpoint) -> Model:
+def _loaded(options: argparse.Namespace, checkpoint: Checkpoint, others: Collective) -> Model:
     from weftc_runtime.model import load
 
+    group = None
+    if others.size > 1:
+        from torch.distributed import group as groups
+
+        group = groups.WORLD
     try:
         return load(
             checkpoint,
@@ -239,6 +259,7 @@ def _loaded(options: argparse.Namespace, checkpoint: Checkpoint) -> Model:
             device=options.device,
             backend=options.backend,
             deterministic=options.deterministic,
+            group=group,
         )
     except (RuntimeError, AssertionError) as error:  # torch on devices it does not know or have
         reason = str(error).splitlines()[0]

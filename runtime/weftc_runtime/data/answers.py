@@ -117,7 +117,7 @@ def _in_blocks(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> 
     def rows(part: slice) -> Tensor:
         return _fitting(output, held.rows(part).to(dtype), dtype)
 
-    return Lazy(make, rows, held.tokens, held.width)
+    return Lazy(make, rows, held.tokens, held.width, dtype)
 
 
 def answer(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tensor | OneHot:

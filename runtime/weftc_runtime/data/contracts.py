@@ -24,11 +24,14 @@ def is_free(item: Input) -> bool:
     return item.kind in ("vector", "number", "real") and item.low is None and item.high is None
 
 
-def kept(item: Input, rows: Tensor, dtype: torch.dtype, starts: Sequence[int] | None) -> tuple[Tensor, float | None]:
+def kept(
+    item: Input, rows: Tensor, dtype: torch.dtype, starts: Sequence[int] | None, before: int = 0
+) -> tuple[Tensor, float | None]:
     """The rows (tokens, width) in the storage dtype, if they keep the contract of the input; their largest size, if
     that was found on the way.
 
-    `starts`: where the rows of every problem of a batch start, to name the problem that breaks it.
+    `starts`: where the rows of every problem of a batch start, to name the problem that breaks it. `before`: how many
+    rows other processes hold before these.
     """
     value = rows.to(dtype)
     if value.is_meta:
@@ -37,7 +40,7 @@ def kept(item: Input, rows: Tensor, dtype: torch.dtype, starts: Sequence[int] | 
     for first, part in _parts(item, value.detach(), peak):
         for wrong, text in _breaches(item, part, torch.finfo(dtype).eps):
             if bool(wrong.any()):
-                raise _broken(item, rows, first, starts, wrong, text)
+                raise _broken(item, rows, first, starts, wrong, text, before)
     return value, peak
 
 
@@ -82,12 +85,14 @@ def _breaches(item: Input, value: Tensor, eps: float) -> Iterator[tuple[Tensor, 
         yield value >= high if strict else value > high, text
 
 
-def _broken(item: Input, rows: Tensor, first: int, starts: Sequence[int] | None, wrong: Tensor, text: str) -> RunError:
+def _broken(
+    item: Input, rows: Tensor, first: int, starts: Sequence[int] | None, wrong: Tensor, text: str, before: int
+) -> RunError:
     """Names the first row that breaks a contract, among those that begin with row `first`."""
     at = wrong.nonzero()[0].tolist()
     row = first + at[0]
     number = 0 if starts is None else bisect_right(starts, row) - 1
-    place = f"row {row if starts is None else row - starts[number]}"
+    place = f"row {row + before if starts is None else row - starts[number]}"
     place += f", column {at[1]}" if len(at) > 1 and rows.shape[1] > 1 else ""
     value = f" ({float(rows[row, at[1]].detach()):g})" if len(at) > 1 else ""
     place = place if starts is None else f"problem {number}, {place}"

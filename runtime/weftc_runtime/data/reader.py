@@ -14,19 +14,18 @@ from keyword import iskeyword
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from weftc_runtime.data.arrays import tensor_of
-from weftc_runtime.data.blocks import ScratchRows
 from weftc_runtime.data.contracts import kept
 from weftc_runtime.data.initial import start
 from weftc_runtime.data.noise import check_seed
 from weftc_runtime.data.progress import Progress, silence
+from weftc_runtime.data.shared import rows_of_all
 from weftc_runtime.errors import RunError, shown, suggestion
 from weftc_runtime.format.program import Input, Program
-from weftc_runtime.machines.collective import ALONE, BLOCK, Collective
+from weftc_runtime.machines.collective import ALONE, Collective
 
 # what a call takes besides inputs
 SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until", "resume")
@@ -298,7 +297,7 @@ class Reader:
             if whole:
                 column = rows[:, None] if self._rank(item) == 1 else rows
                 once = [0, len(rows)] if batched else None
-                return InputRows(*kept(item, column, self.dtype, once), starts, shared=True)
+                return InputRows(*kept(item, column, self.dtype, once, self._first(item)), starts, shared=True)
         else:
             filled = layout.filled(array.device)
             rows = array.flatten(0, 1) if filled is None else array[filled]
@@ -306,6 +305,10 @@ class Reader:
         return InputRows(*kept(item, rows, self.dtype, starts if batched else None), starts)
 
     # ------------------------------------------------------------------ several processes
+    def _first(self, item: Input) -> int:
+        """The rows before those of this process."""
+        return self.collective.rows(item.stream, 0)[0]
+
     def _share(self, layouts: Mapping[str, Layout]) -> None:
         """Tells the others how many rows of the shared sets are here."""
         if self.collective.size == 1:
@@ -314,21 +317,6 @@ class Reader:
         for name in self.collective.starts:
             if not self.collective.total(name, 0):
                 raise RunError(f"{name} is empty in all processes; it needs at least one token")
-
-    def _shown_rows(self, name: str, mine: Tensor, stream: str) -> npt.NDArray[Any] | None:
-        """The rows of all processes, in scratch space of the first one; None in the others."""
-        rows = ScratchRows(name) if self.collective.rank == 0 else None
-        starts, width = self.collective.starts[stream], mine.shape[1]
-        size = max(1, BLOCK // (mine.element_size() * max(1, width)))
-        for source in range(self.collective.size):
-            many = starts[source + 1] - starts[source]
-            for first in range(0, many, size):
-                part = mine[first : first + size].cpu() if source == self.collective.rank else None
-                shape = min(size, many - first), width
-                block = self.collective.shown(part, shape, mine.dtype, source)
-                if rows is not None:
-                    rows.append(block.numpy())
-        return None if rows is None else rows.array()
 
     # ------------------------------------------------------------------ initialisers
     def _start(self, values: dict[str, InputRows], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
@@ -366,7 +354,8 @@ class Reader:
         assert item.init is not None
         if size is None:
             raise RunError(f"give {shown(item.name)}: how many rows it has is not known, so it cannot start by itself")
-        rows, found = self._shown_rows(shown(item.name), known, home), None
+        rows = rows_of_all(item.name, known.__getitem__, known.shape[1], known.dtype, home, self.collective)
+        found = None
         if rows is not None:
             made = start(item.init[0], rows, size, item.name, str(item.init[1]), seed, progress=tell)
             found = torch.as_tensor(np.ascontiguousarray(made))

@@ -68,6 +68,7 @@ class Lazy:
     rows: Callable[[slice], Tensor] | None = None
     count: int = 0  # of rows
     width: int = 0
+    dtype: torch.dtype = torch.float64
 
 
 class _Named(Mapping[str, Any]):

@@ -30,6 +30,10 @@ class Ended(RunError):
     """What ended a run in all its processes."""
 
 
+class Lost(Ended):
+    """Another process has ended, or cannot be reached."""
+
+
 @dataclass(eq=False)
 class Collective:
     """One process among `size`; alone, every answer is its own."""
@@ -131,12 +135,12 @@ class ProcessGroup(Collective):
         """Raises in every process what went wrong in the first that something went wrong in."""
         mine = None
         if error is not None:
-            text = str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}"
-            mine = text, getattr(error, "input", None), getattr(error, "place", None)
+            ours = hasattr(error, "place")  # told on purpose
+            mine = str(error) if ours else f"{type(error).__name__}: {error}", *_where(error)
         told = self._listed(mine)
         rank, found = next((rank, one) for rank, one in enumerate(told) if one is not None)
         text = found[0] if told.count(found) == self.size else f"process {rank} of {self.size}: {found[0]}"
-        raise Ended(text, input=found[1], place=found[2]) from (error if not isinstance(error, RunError) else None)
+        raise Ended(text, input=found[1], place=found[2]) from error
 
     @contextmanager
     def _line(self) -> Iterator[None]:
@@ -145,7 +149,7 @@ class ProcessGroup(Collective):
             yield
         except RuntimeError as error:
             reason = str(error).splitlines()[0][:200]
-            raise Ended(
+            raise Lost(
                 f"process {self.rank} of {self.size} has lost another one, which has ended or does not answer "
                 f"({reason}); start the run again, with `resume` it goes on from its last state"
             ) from None
@@ -241,3 +245,8 @@ class ProcessGroup(Collective):
             for one in told:
                 ends.append(ends[-1] + one[name])
             self.starts[name] = ends
+
+
+def _where(error: Exception) -> tuple[str | None, str | None]:
+    """The input and the place that an error names."""
+    return getattr(error, "input", None), getattr(error, "place", None)

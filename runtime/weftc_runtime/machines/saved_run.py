@@ -200,9 +200,9 @@ class SavedRun:
         for part, array in arrays.items():
             name = f"{stream}-{slot}-{part}" if mine < 0 else f"{stream}-{slot}-{part}-{mine}"
             file = hashlib.sha256(name.encode()).hexdigest()[:16] + ".npy"  # names of slots are no names of files
-            if mine >= 0 or self.collective.rank == 0:
+            files[part] = [(file, mine)] if mine < 0 or len(array) else []
+            if files[part] and (mine >= 0 or self.collective.rank == 0):
                 _write(folder / file, array)
-            files[part] = [(file, mine)]
         return stream, slot, form, files
 
 
