@@ -17,7 +17,7 @@ from weftc_runtime import Model
 from weftc_runtime.data import answers
 from weftc_runtime.format.program import ProgramStep
 from weftc_runtime.machines import run
-from weftc_runtime.machines.planned import Linear
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.state import Problem
 
 Fields = dict[str, Any]
@@ -43,11 +43,11 @@ class Steps:
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Listens to joined runs from here on."""
-        step = Linear.step
+        step = PlannedBackend.step
         go = run.Run.layer
 
         def stepped(
-            engine: Linear, what: ProgramStep, problems: list[Problem], blocks: Any, path: str, first: int
+            engine: PlannedBackend, what: ProgramStep, problems: list[Problem], blocks: Any, path: str, first: int
         ) -> None:
             step(engine, what, problems, blocks, path, first)
             if problems[0].number == -1 and path == "blocks" and what.writes:
@@ -55,15 +55,15 @@ class Steps:
 
         def layer(self_: run.Run, index: int, until_stable: bool = False) -> bool:
             if index == 0 and self_.joined is not None:
-                assert isinstance(self_.engine, Linear)
+                assert isinstance(self_.engine, PlannedBackend)
                 self.start = list(self._fields(self_.engine, self_.joined))
             return go(self_, index, until_stable)
 
-        monkeypatch.setattr(Linear, "many_layers", lambda *_: None)  # the torch machine, step by step
-        monkeypatch.setattr(Linear, "step", stepped)
+        monkeypatch.setattr(PlannedBackend, "many_layers", lambda *_: None)  # the torch machine, step by step
+        monkeypatch.setattr(PlannedBackend, "step", stepped)
         monkeypatch.setattr(run.Run, "layer", layer)
 
-    def _fields(self, engine: Linear, whole: Problem) -> Iterator[Fields]:
+    def _fields(self, engine: PlannedBackend, whole: Problem) -> Iterator[Fields]:
         assert engine.groups is not None
         for number in range(engine.groups.count):
             found: Fields = {}

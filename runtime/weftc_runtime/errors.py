@@ -35,6 +35,10 @@ class RunError(WeftRuntimeError):
     """Inputs, options or values that a run cannot accept."""
 
 
+class Uncovered(Exception):
+    """What a plan, or a state that it meets, does not cover; the text says why. Nobody outside the runtime sees it."""
+
+
 def need(holds: bool, message: str) -> None:
     """Raises `ModelError` unless something holds."""
     if not holds:

@@ -23,7 +23,7 @@ from weftc_runtime.data.hooks import LayerSites, Named, blocks
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.reader import SETTINGS, Batch, Reader, call_of
 from weftc_runtime.data.results import Fields, Outputs, Report, Tiers, Trace, together
-from weftc_runtime.errors import RunError, shown, suggestion
+from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.display import model_html, model_line
 from weftc_runtime.format.program import Program
@@ -31,7 +31,7 @@ from weftc_runtime.format.tensor_checks import check_values
 from weftc_runtime.format.writes import stated
 from weftc_runtime.kernels.devices import Placement
 from weftc_runtime.kernels.threads import alone, safely
-from weftc_runtime.machines.choose import Planner, check_backend, hindrance
+from weftc_runtime.machines.choose import Planner, check_backend, given_apart, hindrance
 from weftc_runtime.machines.collective import ALONE, ProcessGroup
 from weftc_runtime.machines.conditions import short_leads
 from weftc_runtime.machines.lost_digits import lost_digits
@@ -40,7 +40,7 @@ from weftc_runtime.machines.run import Run, Sites, is_unrolled
 from weftc_runtime.machines.saved_run import SavedRun, fingerprint, identity_of
 from weftc_runtime.machines.sharded import refuse_what_cannot_be_shared
 from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, site_names
-from weftc_runtime.plan.instructions import Plan, Uncovered
+from weftc_runtime.plan.instructions import Plan
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.reference.weights import Weights
 
@@ -71,10 +71,6 @@ def load(
     """
     checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
     return Model(checkpoint, dtype, device, trainable, backend, deterministic, group, shared)
-
-
-class Refused(RunError):
-    """The backend that was asked for cannot run a program."""
 
 
 @dataclass(slots=True)
@@ -261,7 +257,7 @@ class Model(nn.Module):
     def fields(self, inputs: Any = None, /, **options: Any) -> Fields:
         """The stored fields after the last layer, each made when it is asked for; they know outputs and objective."""
         named, settings = self._sorted(inputs, options)
-        return self._with_runs(self._answer(named, settings, answers.ended), named, settings)
+        return self._answer(named, settings, answers.ended)
 
     def trace(self, inputs: Any = None, /, *, patterns: bool = False, **options: Any) -> Trace:
         """Every slot of every stream after every sub-layer, and on request every attention pattern."""
@@ -271,20 +267,10 @@ class Model(nn.Module):
         if self.backend == "planned" and patterns:
             raise RunError("the planned backend makes no attention patterns; load with backend='reference' for them")
 
-        def watch(planned: bool) -> Trace:
-            tracer = answers.Tracer(patterns)
-            self._run(named, **settings, tracer=tracer, planned=planned)
-            return self._place().back(tracer.trace())
-
-        if self.backend == "planned":
-            found = self._either(watch)
-            self._with_runs(found.fields[-1], named, settings)
-            return found
         with safely():
-            found = watch(False)
-        why = "a trace was asked for" if self.backend == "auto" else ""
-        self.report = replace(self.report, backend="reference", why=why)
-        return found
+            tracer = answers.Tracer(patterns)
+            self._run(named, **settings, tracer=tracer)
+            return self._place().back(tracer.trace())
 
     # ------------------------------------------------------------------ looking in
     def sites(self) -> list[str]:
@@ -308,12 +294,12 @@ class Model(nn.Module):
         """The stored fields before the first layer, each [tokens, width]."""
         given = self._named(inputs, named)
 
-        def begin(planned: bool) -> Fields:
-            run = self._begin(given, seed, mask, None, 0, planned)
+        def begin() -> Fields:
+            run = self._begin(given, seed, mask, None, 0)
             run.prelude()
             return self._place().back(answers.fields(run))
 
-        return self._either(begin)
+        return self._running(begin)
 
     def advance(
         self,
@@ -337,22 +323,25 @@ class Model(nn.Module):
         stored = {name: value for name, value in fields.items() if name not in drawn}
         places = {item.name: (item.stream, item.slot) for item in known}
 
-        def go(planned: bool) -> Fields:
+        def go() -> Fields:
             reader = Reader(self.program, known, self.dtype, self._place().state, may_start=False)
             batch = reader.read(stored, mask, seed)
-            run = self._enter(batch, places, noise, layer + 1, planned)
+            run = self._enter(batch, places, noise, layer + 1)
             if not run.run_many(layer, 1):
                 run.layer(layer)
             self._note(run)
             return self._place().back(answers.fields(run))
 
-        return self._either(go)
+        return self._running(go)
 
     def plan(self) -> Plan:
         """How the planned backend would run the model; a `RunError` says why it would not."""
         if self.program.rotated:
-            raise Uncovered(ROTATED)
-        return self._planner.prepared(self._tensors()).plan
+            raise RunError(ROTATED)
+        try:
+            return self._planner.prepared(self._tensors()).plan
+        except Uncovered as reason:
+            raise RunError(str(reason)) from None
 
     # ------------------------------------------------------------------ backends
     def _tensors(self) -> dict[str, Tensor]:
@@ -360,21 +349,25 @@ class Model(nn.Module):
 
     def _answer(self, named: GivenInputs, settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
         """What `read` makes of a run."""
-        return self._either(lambda planned: self._place().back(read(self._run(named, **settings, planned=planned))))
 
-    def _either(self, go: Callable[[bool], Result]) -> Result:
-        """Runs on the planned backend if that may be, and on the reference if it gives up."""
-        if self.collective.size > 1:
-            return self._with_others(go)
-        with safely():
-            return self._tried(go)
+        def go() -> Result:
+            run = self._run(named, **settings)
+            found = self._place().back(read(run))
+            if run.why != self.report.why:  # what was read needed the reference
+                self.report = replace(self.report, backend="reference", why=run.why)
+            return found
 
-    def _with_others(self, go: Callable[[bool], Result]) -> Result:
-        """The same in several processes: an error in one ends all."""
+        return self._running(go)
+
+    def _running(self, go: Callable[[], Result]) -> Result:
+        """What a run makes, in as many processes as share its sets: an error in one ends all."""
+        if self.collective.size == 1:
+            with safely():
+                return go()
         if self.backend == "reference":
             raise RunError("the reference backend runs in one process; give backend='auto' with a group")
         with safely(), self.collective.as_one():
-            found = go(True)
+            found = go()
             told = self.collective.gather((self.report.heads, self.report.by_layer))
             heads = {
                 name: together(one.get(name, Tiers()) for one, _ in told) for name in {n for t, _ in told for n in t}
@@ -383,45 +376,24 @@ class Model(nn.Module):
             self.report = replace(self.report, heads=dict(sorted(heads.items())), by_layer=by_layer)
             return found
 
-    def _tried(self, go: Callable[[bool], Result]) -> Result:
-        why = ""
-        if self.backend != "reference":
-            try:
-                return go(True)
-            except Refused:
-                raise
-            except RunError as error:
-                why = str(error)
-        answer = go(False)
-        self.report = replace(self.report, backend="reference", why=why)
-        return answer
-
-    def _linear(self, batch: Batch, planned: bool) -> Prepared | None:
-        """The plan to run with, or None for the reference."""
-        if not planned:
-            return None
-        tensors = self._tensors()
+    def _chosen(self, batch: Batch, places: Iterable[tuple[str, str]], patterns: bool) -> tuple[Prepared | None, str]:
+        """The plan to run with, or None and why the reference runs: all of it is known before the first layer."""
+        if self.backend == "reference":
+            return None, ""
+        tensors, prepared = self._tensors(), None
+        why = "a trace was asked for" if patterns else ROTATED if self.program.rotated else ""
+        why = why or hindrance((self.prelude, self.blocks, self.readout, self.layers), tensors, batch)
         try:
-            why = ROTATED if self.program.rotated else ""
-            why = why or hindrance((self.prelude, self.blocks, self.readout, self.layers), tensors, batch)
-            if why:
-                raise Uncovered(why)
-            prepared = self._planner.prepared(tensors)
-            if self.deterministic and prepared.plan.adds_in_tiles and self.collective.size == 1:
-                raise Uncovered("sums with soft weights depend on its tiles; deterministic ones are the reference's")
+            prepared = None if why else self._planner.prepared(tensors)
         except Uncovered as reason:
-            if self.backend == "planned":
-                raise Refused(f"the planned backend cannot run this: {reason}") from None
-            raise
-        return prepared
-
-    def _with_runs(self, end: Fields, named: GivenInputs, settings: Mapping[str, Any]) -> Fields:
-        """Lets the end of a planned run that cannot answer something have it from a run of its own."""
-        end.otherwise = {
-            "final": lambda: self._answer(named, settings, partial(answers.outputs, again=True)),
-            "objective": lambda: self._answer(named, settings, answers.objective),
-        }
-        return end
+            why = str(reason)
+        if prepared is not None:
+            why = given_apart(prepared.plan, places)
+            if self.deterministic and prepared.plan.adds_in_tiles and self.collective.size == 1:
+                why = "sums with soft weights depend on its tiles; deterministic ones are the reference's"
+        if why and self.backend == "planned":
+            raise RunError(f"the planned backend cannot run this: {why}")
+        return None if why else prepared, why
 
     # ------------------------------------------------------------------ inside
     def _named(self, inputs: Any, named: Mapping[str, Any]) -> GivenInputs:
@@ -453,7 +425,6 @@ class Model(nn.Module):
         tracer: answers.Tracer | None = None,
         until: Until | None = None,
         resume: str | os.PathLike[str] | None = None,
-        planned: bool = False,
     ) -> Run:
         for name, told in (("progress", progress), ("until", until)):
             if told is not None and not callable(told):
@@ -461,7 +432,7 @@ class Model(nn.Module):
         many = self._how_many(layers, until_stable, limit)
         tell, total, place = progress or silence, None if until_stable else many, self._place()
         saved = None if resume is None else self._saved(resume, given, seed)
-        run = self._begin(given, seed, mask, noise, many, planned, tell)
+        run = self._begin(given, seed, mask, noise, many, tell, tracer is not None and self.backend == "auto")
         if saved is not None and run.batch.batched:
             raise RunError("`resume` keeps the state of one problem, not of a batch")
         if tracer is not None:
@@ -536,8 +507,8 @@ class Model(nn.Module):
         mask: Arrays,
         noise: Arrays,
         layers: int,
-        planned: bool = False,
         tell: Progress = silence,
+        traced: bool = False,
     ) -> Run:
         if given.batch is None:
             given_to = self.program, self.program.inputs, self.dtype, self._place().state
@@ -545,16 +516,18 @@ class Model(nn.Module):
             given.batch = reader.read(given.named, mask, seed)
         batch = given.batch
         places = {item.name: (item.stream, item.slot) for item in self.program.inputs}
-        return self._enter(batch, places, noise, layers, planned)
+        return self._enter(batch, places, noise, layers, traced)
 
     def _enter(
-        self, batch: Batch, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int, planned: bool = False
+        self, batch: Batch, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int, traced: bool = False
     ) -> Run:
-        prepared = self._linear(batch, planned)
+        prepared, why = self._chosen(batch, places.values(), traced)
         weights = Weights(self._tensors(), self._structures)
         sites, given = Sites(self.prelude, self.blocks, self.readout, self.layers), (batch, places, noise or {})
         others = self.collective, self.deterministic
-        return Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared, *others)
+        run = Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared, *others)
+        run.why = why
+        return run
 
     def _note(self, run: Run) -> None:
         backend, leads = ("planned", {}) if isinstance(run.engine, PlannedBackend) else ("reference", run.engine.leads)
@@ -563,7 +536,7 @@ class Model(nn.Module):
             warnings += lost_digits(self.program, self._tensors(), partial(run.read, problem))
         ran, settled = (tuple(run.layers), tuple(run.stable)), tuple(run.settled)
         where = self._place().told(run.engine.prepared.plan if isinstance(run.engine, PlannedBackend) else None)
-        self.report = Report(*ran, run.engine.tiers, backend, warnings=warnings, by_layer=settled, where=where)
+        self.report = Report(*ran, run.engine.tiers, backend, run.why, warnings=warnings, by_layer=settled, where=where)
 
 
 def dtype_of(dtype: torch.dtype | str) -> torch.dtype:

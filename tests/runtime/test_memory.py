@@ -130,7 +130,7 @@ def test_names_of_tokens_are_indices() -> None:
     """k x k ones and zeros are never made: not for the state, and not again for every number of points."""
     model = weftc_runtime.load(compiled("lloyd", width=2, count=30), backend="planned")
     states: list[Residual] = []
-    original = planned.Linear.embed
+    original = planned.PlannedBackend.embed
 
     def embed(self: planned.Linear, *given: object) -> object:
         made = original(self, *given)  # type: ignore[arg-type]

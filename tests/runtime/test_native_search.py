@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import weftc
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels import search as search_module
 from weftc_runtime.kernels.native import building
 from weftc_runtime.kernels.native.library import Library, address, library
 from weftc_runtime.kernels.nearest import Found
 from weftc_runtime.kernels.search import Search
 from weftc_runtime.machines.stored import Stored
-from weftc_runtime.plan.instructions import Uncovered
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ from weftc.compiling import checked_spec
 from weftc.verification.cases.inputs import Case
 from weftc.verification.runs.runs import judge_of
 from weftc_runtime import Model, RunError
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.machines import heads_stream_joined
 from weftc_runtime.machines.joined import apart
 from weftc_runtime.machines.planned import PlannedBackend
-from weftc_runtime.plan.instructions import Uncovered
 
 SOFT = (
     "soft_kmeans",

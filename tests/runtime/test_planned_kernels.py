@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact import limbs
 from weftc_runtime.exact import segments as segment
 from weftc_runtime.exact.decide import EXACT, decide
@@ -25,7 +26,6 @@ from weftc_runtime.exact.sums import rounded_sum
 from weftc_runtime.format.program import Weighting
 from weftc_runtime.kernels.nearest import Found, nearest, ready
 from weftc_runtime.kernels.threads import each
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, UniformSlot, same, sparse
 
 CPU = torch.device("cpu")

@@ -126,7 +126,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
 def one_by_one(model: Model, given: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch, **options: Any) -> Outputs:
     """A run that comes back to Python for every layer."""
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "leap", lambda *_: 0)
+        patched.setattr(Run, "run_many", lambda *_: 0)
         return model(given, **options)
 
 

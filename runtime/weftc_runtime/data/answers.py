@@ -15,7 +15,7 @@ from torch import Tensor
 
 from weftc_runtime.data.hooks import padded
 from weftc_runtime.data.results import Fields, Later, Lazy, OneHot, Outputs, Trace
-from weftc_runtime.errors import RunError, shown
+from weftc_runtime.errors import RunError, Uncovered, shown
 from weftc_runtime.exact.sums import binned_sum, exact_sum
 from weftc_runtime.format.program import Input, Program, ProgramOutput
 from weftc_runtime.machines.faults import together
@@ -121,7 +121,17 @@ def _in_blocks(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> 
 
 
 def answer(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tensor | OneHot:
-    """One output, read from these problems."""
+    """One output, read from these problems; where the plan does not cover what is read, by the reference."""
+    try:
+        return _read(run, output, problems)
+    except (Uncovered, RunError) as reason:
+        other = replace(run, problems=problems)
+        other.hand_over(reason)
+        run.why = other.why
+        return _read(other, output, other.problems)
+
+
+def _read(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tensor | OneHot:
     dtype = run.engine.dtype
     for problem in problems if joined_as(problems) is None else ():
         fault = problem.faults.get((output.stream, output.slot))

@@ -134,7 +134,6 @@ class Fields(_Named):
     def __init__(self, values: Mapping[str, Any], later: Later | None = None) -> None:
         super().__init__(values)
         self.later = later
-        self.otherwise: Mapping[str, Callable[[], Any]] = {}  # where the end of the run cannot tell
 
     @property
     def final(self) -> Outputs:
@@ -149,12 +148,7 @@ class Fields(_Named):
     def _made(self, what: Literal["final", "objective"]) -> Any:
         if self.later is None:
             raise RunError("these fields are not those at the end of a run")
-        try:
-            return self.later[what].make()
-        except RunError:
-            if what not in self.otherwise:
-                raise
-            return self.otherwise[what]()
+        return self.later[what].make()
 
 
 class Trace(_Named):

@@ -14,9 +14,9 @@ from math import ceil, frexp, isfinite, log2
 import torch
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.merging import Others
 from weftc_runtime.kernels.threads import cores, each
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.slots import Rows
 
 BLOCK = 1 << 17  # numbers added at a time: 1 MB

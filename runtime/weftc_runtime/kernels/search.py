@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native.library import Find, Library, QueriesStruct, address
 from weftc_runtime.kernels.nearest import Found, exponent
 from weftc_runtime.kernels.threads import cores
 from weftc_runtime.machines.reuse import Pool
 from weftc_runtime.machines.stored import Stored
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.slots import blocks
 from weftc_runtime.reference.scores import SAFE
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native.library import GroupsStruct, Library, address
 from weftc_runtime.kernels.nearest import Found, exponent
 from weftc_runtime.kernels.threads import cores
 from weftc_runtime.machines.reuse import Pool
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.reference.scores import SAFE
 
 

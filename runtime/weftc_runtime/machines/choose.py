@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from weftc_runtime.data.hooks import anyone_listens
 from weftc_runtime.data.reader import Batch
-from weftc_runtime.errors import RunError, shown, suggestion
+from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.format.program import Program
-from weftc_runtime.plan.instructions import Uncovered, Versions
+from weftc_runtime.plan.instructions import Plan, Versions
 from weftc_runtime.plan.planner import make_plan
 from weftc_runtime.plan.prepared import Prepared
 
@@ -86,4 +86,12 @@ def hindrance(sites: Iterable[nn.Module], tensors: Mapping[str, Tensor], batch: 
         return "an input requires a gradient"
     if anyone_listens(sites):
         return "a hook listens"
+    return ""
+
+
+def given_apart(plan: Plan, places: Iterable[tuple[str, str]]) -> str:
+    """Why a plan does not serve for what a run is given."""
+    for stream, slot in places:
+        if plan.forms[stream, slot] in ("zero", "uniform"):
+            return f"{slot} of {stream} is given, but the plan knows it"
     return ""

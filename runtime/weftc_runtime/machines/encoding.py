@@ -22,11 +22,12 @@ from zlib import crc32
 
 import torch
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.format.program import FFN, Head, Program, Stream
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.machines.head_task import HeadTask, classes
 from weftc_runtime.machines.heads_segment import classes_of, grouping_of
-from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, SlotWrite, SublayerPlan, Uncovered
+from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, SlotWrite, SublayerPlan
 from weftc_runtime.plan.narrow import NarrowHead, NarrowMatrices
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.structure import copies, table

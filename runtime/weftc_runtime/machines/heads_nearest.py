@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.data.results import Tiers
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.decide import decide
 from weftc_runtime.exact.rational import Choice
 from weftc_runtime.exact.sums import exact_sum
@@ -26,7 +27,6 @@ from weftc_runtime.kernels.threads import cores, each
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, RenamedExact
 from weftc_runtime.machines.joined import ProblemOffsets
 from weftc_runtime.machines.stored import Stored, stored
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, Rows, blocks
 from weftc_runtime.plan.structure import table
 from weftc_runtime.reference.scores import SAFE, Scorer

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.data.results import Tiers
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.limbs import Values
 from weftc_runtime.exact.rational import Choice
 from weftc_runtime.exact.segments import SegmentSum
@@ -19,7 +20,6 @@ from weftc_runtime.kernels.threads import cores
 from weftc_runtime.machines.head_task import Classes, ClassRows, HeadOutput, HeadTask, classes
 from weftc_runtime.machines.joined import ProblemOffsets
 from weftc_runtime.machines.stored import stored
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.slots import IndexSlot, Rows, SlotValue, UniformSlot, sparse
 
 NATIVE = 1 << 15  # numbers from which compiling the native kernels pays

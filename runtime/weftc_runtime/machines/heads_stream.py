@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.distances import Squares
 from weftc_runtime.format.program import Part
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.reuse import once
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.slots import DenseSlot, Rows, UniformSlot, blocks, count_of
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
 

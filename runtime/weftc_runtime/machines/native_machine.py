@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.data.results import Tiers
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import RationalScores
 from weftc_runtime.kernels.native.library import Library, address, library
 from weftc_runtime.kernels.threads import cores
@@ -25,7 +26,7 @@ from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.machines.heads_nearest import settle_rows
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
-from weftc_runtime.plan.instructions import HeadPlan, Uncovered
+from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from weftc_runtime.data.reader import InputRows
 from weftc_runtime.data.results import Tiers
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.format.program import FFN, HARD, Program, ProgramStep
 from weftc_runtime.kernels.devices import SCANNED
@@ -42,7 +43,7 @@ from weftc_runtime.machines.stored import stored
 from weftc_runtime.machines.tape import Tape
 from weftc_runtime.machines.taping import Maker, may_tape, steps_of
 from weftc_runtime.machines.writing import Writer
-from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, Uncovered
+from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot, all_finite, blocks, same
 from weftc_runtime.reference.derived import DerivedSlots

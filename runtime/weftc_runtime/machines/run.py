@@ -18,17 +18,16 @@ from weftc_runtime.data.noise import noise as draw
 from weftc_runtime.data.noise import noise_at
 from weftc_runtime.data.reader import Batch
 from weftc_runtime.data.results import Tiers, together
-from weftc_runtime.errors import RunError, shown, suggestion
+from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
 from weftc_runtime.format.tensors import pattern_reads, slots_read, writes
 from weftc_runtime.kernels.devices import Placement
 from weftc_runtime.machines.collective import ALONE, Collective
 from weftc_runtime.machines.conditions import demand
-from weftc_runtime.machines.joined import JoinedProblems, joined_as
+from weftc_runtime.machines.joined import JoinedProblems, ProblemOffsets, joined_as
 from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
-from weftc_runtime.plan.instructions import Uncovered
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue
 from weftc_runtime.reference.backend import Reference
@@ -60,6 +59,7 @@ class Run:
     stable: list[bool] = field(default_factory=list)
     settled: list[Tiers] = field(default_factory=list)  # by the heads of each layer
     joined: Problem | None = None  # all problems as one, while layers run
+    why: str = ""  # why the reference runs, or took over
     _placed: list[tuple[ProgramStep, list[HookBlock], int]] | None = None
 
     @classmethod
@@ -123,8 +123,8 @@ class Run:
         steps = list(placed(self.program.prelude, self.sites.prelude))
         if self.joined is not None and self._together(steps, "prelude"):
             return
-        for step, blocks, first in steps:
-            self.engine.step(step, list(self.problems), blocks, "prelude", first)
+        for placed_step in steps:
+            self._step(placed_step, list(range(self.batch.count)), "prelude")
 
     def _together(self, steps: Iterable[tuple[ProgramStep, list[HookBlock], int]], path: str) -> bool:
         """Steps on joined problems. Where only a problem alone can tell what is wrong: False, and they are parted."""
@@ -135,7 +135,7 @@ class Run:
         try:
             for step, blocks, first in steps:
                 engine.step(step, [whole], blocks, path, first)
-        except RunError:
+        except (RunError, Uncovered):
             whole.residuals = state
             self.part()
             assert isinstance(self.problems, JoinedProblems)
@@ -144,13 +144,49 @@ class Run:
             return False
         return True
 
+    # ------------------------------------------------------------------ steps that a plan does not cover
+    def _step(self, placed_step: tuple[ProgramStep, list[HookBlock], int], numbers: Sequence[int], path: str) -> None:
+        """One step of some problems. Where the plan does not cover it, the reference takes over from there."""
+        step, blocks, first = placed_step
+        problems = [self.problems[number] for number in numbers]
+        if isinstance(self.engine, Reference):
+            return self.engine.step(step, problems, blocks, path, first)
+        before, noted = [dict(problem.residuals) for problem in problems], self.engine.noted()
+        try:
+            self.engine.step(step, problems, blocks, path, first)
+        except (Uncovered, RunError) as reason:  # the reference words errors better
+            for problem, state in zip(problems, before, strict=True):
+                problem.residuals = state
+            self.engine.taken_back(noted)
+            self.hand_over(reason)
+            self._step(placed_step, numbers, path)
+
+    def hand_over(self, reason: Exception) -> None:
+        """Lets the reference go on from the state as it is."""
+        engine = self.engine
+        if not isinstance(engine, PlannedBackend) or (self.collective.size > 1 and isinstance(reason, RunError)):
+            raise reason
+        if self.collective.size > 1:
+            raise RunError(f"several processes cannot run this: {reason}")
+        whole = joined_as(self.problems)
+        problems = list(self.problems) if whole is None else JoinedProblems.of(whole, _grouped(engine)).alone()
+        literal, self.problems = self.literal(problems)
+        literal.prefix, literal.tap = engine.prefix, engine.tap
+        self.engine, self.joined, self.why = literal, None, str(reason)
+
     def layer(self, index: int, until_stable: bool = False) -> bool:
         """One layer on every problem that is not stable yet; False when none is left."""
         if all(self.stable):
             return False
         if self.joined is not None and self._joined_layer(index, until_stable):
             return True
-        active = self._active()
+        numbers = [problem.number for problem in self._active()]
+        self.settled.append(self._layer_of(numbers, index, until_stable))
+        return True
+
+    def _layer_of(self, numbers: Sequence[int], index: int, until_stable: bool) -> Tiers:
+        """One layer of some problems; the rows that it settled."""
+        active = [self.problems[number] for number in numbers]
         before = [dict(problem.residuals) for problem in active]
         decided = together(self.engine.tiers.values())
         self.refill(index, active)
@@ -163,18 +199,17 @@ class Run:
         own = self.sites.layers.known(index)
         if isinstance(self.engine, Reference) and own is not None and steps:
             self.engine.own = (steps[0][2], own)
-        for step, blocks, first in steps:
-            for problem in active:
-                demand(self.program, problem, index, self.batch.batched, self.read)
-            self.engine.step(step, active, blocks, "blocks", first)
+        for placed_step in steps:
+            for number in numbers:
+                demand(self.program, self.problems[number], index, self.batch.batched, self.read)
+            self._step(placed_step, numbers, "blocks")
         self.engine.prefix = ""
         if isinstance(self.engine, Reference):
             self.engine.own = None
-        self.settled.append(together(self.engine.tiers.values()).since(decided))
-        for problem, old in zip(active, before, strict=True):
-            self.layers[problem.number] += 1
-            self.stable[problem.number] = until_stable and self._unchanged(old, problem.residuals)
-        return True
+        for number, old in zip(numbers, before, strict=True):
+            self.layers[number] += 1
+            self.stable[number] = until_stable and self._unchanged(old, self.problems[number].residuals)
+        return together(self.engine.tiers.values()).since(decided)
 
     def run_many(self, index: int, many: int, until_stable: bool = False) -> int:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
@@ -193,28 +228,31 @@ class Run:
             if tape is None:
                 return 0
             tapes.append(tape)
-        longest, settled = 0, [Tiers() for _ in range(many)]
+        longest, settled, behind = 0, [Tiers() for _ in range(many)], list[tuple[int, int]]()
         for problem, tape in zip(active, tapes, strict=True):
             numbers = range(len(self.layers)) if whole else [problem.number]
             try:
                 ran, stable = tape.run(many, until_stable, [self.stable[number] for number in numbers])
-            except Uncovered:
-                if whole:  # which of them it is comes out one by one
-                    return 0
-                raise
+            except Uncovered:  # which of several it is comes out one by one
+                ran, stable = [0], [False]
             if not any(ran) and len(active) == 1:
                 return 0
-            if len(active) > 1 and not stable[0] and ran[0] < many:
-                raise Uncovered("a problem of the batch runs layer by layer")
-            self.engine.taped(problem, tape)
+            if any(ran):
+                self.engine.taped(problem, tape)
             for total, tiers in zip(settled, tape.settled, strict=False):
                 total.include(tiers)
             for number, layers, still in zip(numbers, ran, stable, strict=True):
                 self.layers[number] += layers
                 self.stable[number] = still
             longest = max(longest, len(tape.settled))
-            if len(active) > 1:
-                self.engine.cache.pop(problem.number, None)  # matrices of one problem at a time
+            behind.append((problem.number, ran[0]))
+            if len(active) > 1:  # matrices of one problem at a time
+                self.engine.cache.pop(problem.number, None)
+        for number, ran_alone in behind if len(active) > 1 else ():  # those that the machine did not get through
+            for layer in range(ran_alone, many):
+                if not self.stable[number]:
+                    settled[layer].include(self._layer_of([number], index + layer, until_stable))
+                    longest = max(longest, layer + 1)
         self.settled.extend(settled[:longest])
         return longest
 
@@ -271,25 +309,30 @@ class Run:
             self.refill(0, problems)
         last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
         chosen, blocks, first = self.steps(last)[step]
-        engine = self.engine.scratch_copy()
-        if whole is None:
-            engine.step(chosen, problems, blocks, "again", first)
-            return problems
-        assert isinstance(engine, PlannedBackend)
-        assert engine.groups is not None
-        copied = whole.copy()
-        engine.step(chosen, [copied], blocks, "again", first)
-        return JoinedProblems.of(copied, engine.groups)
+        engine, groups = self.engine.scratch_copy(), None if whole is None else _grouped(self.engine)
+        copied = problems if whole is None else [whole.copy()]
+        before = [dict(problem.residuals) for problem in copied]
+        try:
+            engine.step(chosen, copied, blocks, "again", first)
+        except (Uncovered, RunError) as reason:
+            for problem, state in zip(copied, before, strict=True):
+                problem.residuals = state
+            alone = copied if groups is None else JoinedProblems.of(copied[0], groups).alone()
+            other = replace(self, problems=alone)
+            other.hand_over(reason)
+            other.engine.step(chosen, list(other.problems), blocks, "again", first)
+            return other.problems
+        return copied if groups is None else JoinedProblems.of(copied[0], groups)
 
     def readout(self, asked: Iterable[ProgramOutput]) -> None:
         """The steps after the last layer that answer what is asked; others need not have a value."""
         needed = self._needed(asked)
-        for index, (step, blocks, first) in enumerate(placed(self.program.readout, self.sites.readout)):
-            if index not in needed or self._read_together(step, blocks, first):
+        for index, placed_step in enumerate(placed(self.program.readout, self.sites.readout)):
+            if index not in needed or self._read_together(*placed_step):
                 continue
             if isinstance(self.problems, JoinedProblems):
                 self.problems = self.problems.alone()
-            self.engine.step(step, list(self.problems), blocks, "readout", first)
+            self._step(placed_step, list(range(len(self.problems))), "readout")
 
     def _needed(self, asked: Iterable[ProgramOutput]) -> set[int]:
         """The steps of the read-out that outputs depend on, through what later ones read of earlier ones."""
@@ -435,6 +478,12 @@ class Run:
                 if not self.engine.derived_slots.bases.unchanged(name, slot, old[name], new[name]):
                     return False
         return True
+
+
+def _grouped(engine: Reference | PlannedBackend) -> ProblemOffsets:
+    assert isinstance(engine, PlannedBackend)
+    assert engine.groups is not None
+    return engine.groups
 
 
 def is_unrolled(program: Program) -> bool:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.heads_query import literal_rows
 from weftc_runtime.machines.heads_stream import shared_rows
 from weftc_runtime.machines.heads_stream_joined import joined_shared_rows
 from weftc_runtime.machines.residual import Residual
-from weftc_runtime.plan.instructions import AttendPlan, SlotWrite, Uncovered
+from weftc_runtime.plan.instructions import AttendPlan, SlotWrite
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot, blocks
 
@@ -95,7 +96,11 @@ class Writer:
             if not makers:
                 makers.append(literal_rows(calls) if self.deterministic else shared_rows(calls))
             total: Tensor | None = None
-            for call, out in zip(calls, makers[0](rows), strict=True):
+            try:
+                found = makers[0](rows)
+            except Uncovered:
+                found = literal_rows(calls)(rows)
+            for call, out in zip(calls, found, strict=True):
                 part = _columns_of(out, call.narrow.writes, columns)
                 total = part + 0.0 if total is None else total + part
             assert total is not None

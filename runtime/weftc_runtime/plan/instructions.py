@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from weftc_runtime.errors import RunError
 from weftc_runtime.format.program import FFN, Attend, Head
 
 TILED = frozenset({"softmax", "exp", "sum", "normalize", "lse", "max"})  # what can be added up in tiles
@@ -29,10 +28,6 @@ Strategy = Literal["self", "nearest", "best", "segment", "members", "queries", "
 Form = Literal["zero", "uniform", "sparse", "deferred", "dense"]
 KeptPart = tuple[int, tuple[int, ...]]  # number of a part of a score, and of the rows of its matrices
 Versions = tuple[tuple[str, int, int], ...]  # name, identity and version of every tensor
-
-
-class Uncovered(RunError):
-    """A program, or a state of it, that the plan does not cover; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

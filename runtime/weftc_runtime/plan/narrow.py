@@ -1,7 +1,7 @@
 """Dense matrices -> the few columns they read: what a plan applies instead of matrices over the whole residual.
 
 A `Lens` takes matrices over one stream and keeps their non-zero columns only; the products and sums it makes are those
-of the whole matrix, bit for bit, because zeros add nothing. `HeadLens` does so for everything that a head reads.
+of the whole matrix, bit for bit, because zeros add nothing. `NarrowHead` does so for everything that a head reads.
 """
 
 from __future__ import annotations

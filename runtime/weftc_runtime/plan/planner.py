@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.format.program import FFN, HARD, Attend, Head, Program, ProgramStep, Score, Stream
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.format.writes import Matrices
@@ -24,7 +25,6 @@ from weftc_runtime.plan.instructions import (
     Plan,
     SlotWrite,
     SublayerPlan,
-    Uncovered,
     Versions,
 )
 from weftc_runtime.plan.narrow import NarrowFFN

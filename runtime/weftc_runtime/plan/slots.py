@@ -1,9 +1,9 @@
 """How a slot is held while a plan runs: not always as an array (tokens, width).
 
-    Dense      the array itself; fields in the storage dtype, everything else in float64
-    Uniform    one row that all tokens share
-    Sparse     few non-zero entries, as a list of (token, column, value): one-hot rows are an index per token
-    Deferred   rows that are computed when they are read, block by block: pair fields of a soft weighting, noise
+    DenseSlot    the array itself; fields in the storage dtype, everything else in float64
+    UniformSlot  one row that all tokens share
+    IndexSlot    few non-zero entries, as a list of (token, column, value): one-hot rows are an index per token
+    LazySlot     rows that are computed when they are read, block by block: pair fields of a soft weighting, noise
 
 All of them give the rows or columns asked for as float64; only these pieces are ever materialised. Values are never
 changed in place, so a held slot may be shared between states.

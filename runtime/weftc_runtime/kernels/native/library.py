@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native.building import OFF, NotBuilt, built, cached, shipped
 from weftc_runtime.kernels.native.layers import MEMORY, Costs, Layers
 from weftc_runtime.kernels.native.starts import MatrixRows
-from weftc_runtime.plan.instructions import Uncovered
 
 _MACHINE, _MACHINE_ALL = ("stop", "doubt", "settle"), ("slots", "line_up", "tiers")
 
