@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from weftc.commands import bench as command_bench
 from weftc.commands import check as command_check
+from weftc.commands import circuit as command_circuit
 from weftc.commands import compile as command_compile
 from weftc.commands import completion as command_completion
 from weftc.commands import explain as command_explain
@@ -54,6 +55,7 @@ COMMANDS: dict[str, ModuleType] = {
     "check": command_check,
     "inspect": command_inspect,
     "export": command_export,
+    "circuit": command_circuit,
     "report": command_report,
     "plot": command_plot,
     "list": command_list,

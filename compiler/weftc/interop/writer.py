@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from weftc.circuits.wiring import DerivedSlots
 from weftc.core.errors import InputError
 from weftc.interop import parts
-from weftc_runtime.format.basis import bases_of
 from weftc_runtime.format.program import FFN, Attend, Embed, Head, Input, Mask, Program, Score
-from weftc_runtime.format.tensor_checks import sources
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,8 +90,7 @@ class _Writer:
         self.read: dict[str, str] = {}  # tensor -> attribute
         for stream in self.program.streams:
             self.names.of("tokens", stream.name)
-        self.bases = bases_of(self.program, self.arrays)
-        self.ready = {(one.stream, one.slot) for one in self.program.inputs}
+        self.derived = DerivedSlots(self.program, self.arrays)
 
     # ---- words -------------------------------------------------------------------------------------------------------
 
@@ -302,7 +300,7 @@ class _Writer:
                 self._null_token(stream.name, fills, sized)
         for name, basis in program.basis.items():
             self.say(f"{self.stream(name)} = {self.linear(self.stream(name), basis)}")
-        self._refresh(set(self.ready), (), 2, first=True)
+        self._remake(self.derived.first(), 2)
 
     def _count(self, stream: str, sized: Mapping[str, str]) -> str:
         size = self.program.stream(stream).size
@@ -335,10 +333,7 @@ class _Writer:
             self.say(f"{z} = torch.cat([{before}, {array}, {after}], -1)", indent)
             if one.stream in self.program.basis:
                 self.say(f"{z} = {self.linear(z, self.program.basis[one.stream])}", indent)
-        fresh = {(one.stream, one.slot) for one in self.program.noises}
-        if fresh:
-            self.ready |= fresh
-            self._refresh(fresh, (), indent)
+        self._remake(self.derived.after([(one.stream, one.slot) for one in self.program.noises]), indent)
 
     def _step(
         self, path: str, sublayers: Any, writes: Any, equations: tuple[str, ...], indent: int, layer: int | None = None
@@ -355,25 +350,11 @@ class _Writer:
                 self._feed_forward(sublayer, indent)
             else:
                 self._attend(sublayer, indent)
-        self.ready |= set(writes)
-        self._refresh(set(writes), sublayers, indent)
+        self._remake(self.derived.after(writes, sublayers), indent)
 
-    def _refresh(self, changed: set[tuple[str, str]], done: Any, indent: int, first: bool = False) -> None:
-        """Derived slots whose sources have changed, unless the step has done it itself."""
-        for stream in self.program.streams:
-            known = {slot.name for slot in stream.slots if slot.role in ("constant", "scratch")}
-            known |= {slot for name, slot in self.ready if name == stream.name}
-            moved = {slot for name, slot in changed if name == stream.name}
-            for ffn in stream.derived:
-                names = [name for name in (ffn.a, ffn.b, ffn.carry) if name is not None]
-                matrices = {name: self.arrays[name] for name in names}
-                read = sources(stream, ffn, matrices, self.bases.get(stream.name))
-                if read <= known:
-                    known |= set(ffn.writes)
-                    if first or read & moved:
-                        moved |= set(ffn.writes)
-                        if ffn not in done:
-                            self._feed_forward(ffn, indent)
+    def _remake(self, ffns: Iterator[FFN], indent: int) -> None:
+        for ffn in ffns:
+            self._feed_forward(ffn, indent)
 
     def _feed_forward(self, ffn: FFN, indent: int) -> None:
         z = self.stream(ffn.stream)
