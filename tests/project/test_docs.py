@@ -33,6 +33,7 @@ PLAYED = (
     "tutorial",
     "export",
     "hooks",
+    "circuits",
     "language",
     "constructions",
     "exactness",
