@@ -13,7 +13,7 @@ import torch
 
 import weftc
 import weftc_runtime
-from linear_cases import compiled, problem
+from planned_cases import compiled, problem
 from weftc.circuits.circuit import circuit
 from weftc.circuits.routed import FUNCTIONS, Change, RoutedModel, key_of
 from weftc.cli import main
