@@ -25,7 +25,7 @@ class Operation:
 
 
 @dataclass(slots=True)
-class DerivedSlots:
+class DerivedOrder:
     """Which derived slots have to be made when: as soon as their sources are there, and whenever these change."""
 
     program: Program
@@ -65,7 +65,7 @@ class DerivedSlots:
 
 def operations(program: Program, tensors: Mapping[str, npt.NDArray[np.float64]], layers: int) -> Iterator[Operation]:
     """Everything a run of so many layers does, in order, under the names that its hook sites have."""
-    derived = DerivedSlots(program, tensors)
+    derived = DerivedOrder(program, tensors)
 
     def made(where: str, ffns: Iterator[FFN]) -> Iterator[Operation]:
         return (Operation(f"{where}.derived.{ffn.stream}.{'+'.join(ffn.writes)}", ffn) for ffn in ffns)

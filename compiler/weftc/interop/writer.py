@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from weftc.circuits.wiring import DerivedSlots
+from weftc.circuits.wiring import DerivedOrder
 from weftc.core.errors import InputError
 from weftc.interop import parts
 from weftc_runtime.format.program import FFN, Attend, Embed, Head, Input, Mask, Program, Score
@@ -90,7 +90,7 @@ class _Writer:
         self.read: dict[str, str] = {}  # tensor -> attribute
         for stream in self.program.streams:
             self.names.of("tokens", stream.name)
-        self.derived = DerivedSlots(self.program, self.arrays)
+        self.derived = DerivedOrder(self.program, self.arrays)
 
     # ---- words -------------------------------------------------------------------------------------------------------
 
