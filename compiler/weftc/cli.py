@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from weftc.commands import bench as command_bench
+from weftc.commands import benchmark as command_benchmark
 from weftc.commands import check as command_check
 from weftc.commands import circuit as command_circuit
 from weftc.commands import compile as command_compile
@@ -68,6 +69,7 @@ COMMANDS: dict[str, ModuleType] = {
     "completion": command_completion,
     "fuzz": command_fuzz,
     "bench": command_bench,
+    "benchmark": command_benchmark,
     "reproduce": command_reproduce,
     "lsp": command_lsp,
 }

@@ -24,6 +24,7 @@ from weftc_runtime.format.program import Input
 
 if TYPE_CHECKING:
     from weftc.verification.cases.inputs import Case
+    from weftc_runtime import Model
 
 WAYS = ("zero", "other tokens", "other inputs", "random values")
 RARE = 30  # times as many inputs, for edges inside that have changed nothing so far
@@ -66,17 +67,19 @@ class AblationVerdict:
         return {"ok": self.ok, **counts, "idle": self.idle, "leaks": self.leaks}
 
 
-def check(circuit: Circuit, count: int = 12, seed: int = 0) -> AblationVerdict:
+def check(circuit: Circuit, count: int = 12, seed: int = 0, rare: int = RARE) -> AblationVerdict:
     """Cuts every edge of a circuit, and every edge that it does not have, on `count` inputs."""
-    model, outside = RoutedModel(circuit), circuit.outside
+    from weftc_runtime import load
+
+    model, outside, whole = RoutedModel(circuit), circuit.outside, load(circuit.checkpoint, backend="reference")
     verdict = AblationVerdict(len(circuit.edges), len(outside))
     silent = list(circuit.edges)  # inside, and nothing has changed yet
-    for number, (case, other) in enumerate(_cases(circuit, RARE * count, seed)):
+    for number, (case, other) in enumerate(_cases(circuit, rare * count, seed)):
         if number >= count:
             outside = ()
             if not silent:
                 break
-        if not _agrees(model, case):
+        if not _agrees(model, whole, case):
             verdict.unclear += number < count
             continue
         verdict.cases += number < count
@@ -183,14 +186,14 @@ def _width(circuit: Circuit, one: Input) -> int:
     return circuit.checkpoint.program.stream(one.stream).slot(one.slot).width
 
 
-def _agrees(model: RoutedModel, case: Case) -> bool:
+def _agrees(model: RoutedModel, whole: Model, case: Case) -> bool:
     """Whether the circuit with all its edges gives what the model gives."""
-    from weftc_runtime import OneHot, RunError, load
+    from weftc_runtime import OneHot, RunError
 
     circuit = model.circuit
     noise = {one.name: case.noise[one.name] for one in circuit.checkpoint.program.noises}
     try:
-        want = load(circuit.checkpoint, backend="reference")(case.inputs, layers=circuit.layers, noise=noise)
+        want = whole(case.inputs, layers=circuit.layers, noise=noise)
     except RunError:
         return False
     got = model.run(case.inputs, noise=case.noise).outputs

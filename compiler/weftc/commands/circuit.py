@@ -6,11 +6,16 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from weftc.commands.options import add_definitions, add_json, add_styles, positive, settings
+from weftc.commands.options import UsageError, add_definitions, add_json, add_styles, positive, settings
 from weftc.commands.progress import progress
 from weftc.commands.target import compile_target, open_target, refuse_changes
 from weftc.files.folder import refuse_file, whole_file
+from weftc.files.locate import find_model, is_model
+
+if TYPE_CHECKING:
+    from weftc_runtime.format.checkpoint import Checkpoint
 
 SUMMARY = "write the circuit of a model: what reads what, from the matrices alone"
 EXAMPLE = """example:
@@ -41,14 +46,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes or lists the circuit, and checks it on request."""
-    target = open_target(options.target)
-    chosen = settings(options, target.checked)
-    if target.checkpoint is not None:
-        refuse_changes(target, options.definitions, dict(chosen.styles))
+    checkpoint = _checkpoint(options)
     path = None if options.output is None else Path(options.output)
     if path is not None:
         refuse_file(path, options.force, "circuit.json")
-    checkpoint = compile_target(target, chosen)
+    if options.check and not checkpoint.spec_text:
+        raise UsageError("--check draws inputs as the spec declares them, and there is no spec in this file")
     from weftc.circuits.circuit import circuit
     from weftc.circuits.writing import as_data
 
@@ -73,3 +76,19 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(line for line in (told, verdict.text() if verdict is not None else "") if line))
     return 0 if verdict is None or verdict.ok else 1
+
+
+def _checkpoint(options: argparse.Namespace) -> Checkpoint:
+    """The model, compiled if it is a spec; one without a spec in it will do."""
+    if is_model(options.target) and (path := find_model(options.target)).is_file():
+        from weftc_runtime.format.checkpoint import Checkpoint
+
+        with progress(f"reading {path.name}"):
+            checkpoint = Checkpoint.load(path)
+        if not checkpoint.spec_text:
+            return checkpoint
+    target = open_target(options.target)
+    chosen = settings(options, target.checked)
+    if target.checkpoint is not None:
+        refuse_changes(target, options.definitions, dict(chosen.styles))
+    return compile_target(target, chosen)
