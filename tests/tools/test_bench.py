@@ -18,6 +18,7 @@ from weftc import cli
 from weftc.tools.bench import page, running
 from weftc.tools.bench.account import account
 from weftc.tools.bench.results import Agreement
+from weftc.tools.bench.specs import GROUPS
 from weftc.tools.bench.tables import TextTable, closing_text, contest_table, contest_text, markdown, number
 from weftc.tools.bench.workloads import NAMES
 
@@ -109,7 +110,7 @@ def test_the_page_of_the_project_has_its_block_and_every_workload() -> None:
     path = ROOT / "docs" / "bench.md"
     page.check(path)
     text = path.read_text(encoding="utf-8")
-    assert all(f"`{name}`" in text for name in NAMES)
+    assert all(f"`{name}`" in text for name in (*NAMES, *GROUPS))
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -128,7 +129,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_list(run: Run) -> None:
     code, out, _ = run("--list")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines() if not line.startswith((" ", "not"))] == [*NAMES, "start"]
+    found = [line.split()[0] for line in out.splitlines() if not line.startswith((" ", "not"))]
+    assert found == [*NAMES, *GROUPS, "start"]
     told = json.loads(run("--list", "--json", "--quick")[1])
     assert told["workloads"][1]["sizes"] == "n 100000, d 16, k 64, T 5, gauss, float32"
 

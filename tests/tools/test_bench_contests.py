@@ -13,6 +13,7 @@ import pytest
 
 import bench_peers
 from benching import SMALL, TWICE, Local, peer, quiet
+from weftc.tools.bench.agreement import judge
 from weftc.tools.bench.contest import Effort, hold
 from weftc.tools.bench.memory import Peak
 from weftc.tools.bench.peers import PEERS, Peer
@@ -21,6 +22,7 @@ from weftc.tools.bench.process import Processes
 from weftc.tools.bench.profiling import profile
 from weftc.tools.bench.results import Contest, Results
 from weftc.tools.bench.samples import arrays
+from weftc.tools.bench.specs import CLUSTERING_SPECS, NAMED
 from weftc.tools.bench.starting import starts
 from weftc.tools.bench.tables import contest_text
 from weftc.tools.bench.workloads import NAMES, Workload, find
@@ -134,6 +136,35 @@ def test_every_workload_runs_and_ours_is_right(name: str, contend: Contend) -> N
     contest = contend(work, Effort(rounds=1), **present)
     assert {m.peer: m.agreement.trouble for m in contest.measurements} == dict.fromkeys(present, "")
     assert all(m.times for m in contest.measurements)
+
+
+@pytest.mark.parametrize("spec", [*CLUSTERING_SPECS, "knn", "nearest_neighbor"])
+def test_every_spec_agrees_with_plain_torch(spec: str, contend: Contend) -> None:
+    work = NAMED[
+        "knn-2000" if spec == "knn" else "nearest_neighbor-2000" if spec == "nearest_neighbor" else f"{spec}-300"
+    ]
+    entries = tuple(entry for entry in work.entries if PEERS[entry].is_installed)
+    work = replace(work, n=90, k=5, iterations=min(2, work.iterations), entries=entries)
+    contest = contend(work, Effort(rounds=1), **{entry: PEERS[entry] for entry in entries})
+    assert {m.peer: m.agreement.trouble for m in contest.measurements} == dict.fromkeys(entries, "")
+
+
+def test_an_answer_of_another_spec_is_noticed() -> None:
+    work = replace(NAMED["soft_kmeans-300"], n=90, iterations=2)
+    inputs = arrays(work)
+    wrong = judge(work, "weftc-spec", inputs, {"found": inputs["c"]}, False, 2, None)[0]
+    assert wrong.trouble.startswith("its answer is wrong by")
+    work = replace(NAMED["kmedoids-300"], n=90)
+    inputs = arrays(work)
+    assert judge(work, "plain", inputs, {"found": inputs["c"] + 1}, False, 2, None)[0].rows == work.k
+
+
+@pytest.mark.parametrize("name", ["fit-iris", "seeding-8-64", "lloyd-batch", "gmm_em_spherical-sklearn"])
+def test_rows_of_other_kinds_run(name: str, contend: Contend) -> None:
+    work = NAMED[name] if name == "fit-iris" else replace(NAMED[name], n=200, k=4, iterations=1)
+    work = replace(work, problems=min(3, work.problems))
+    contest = contend(work, Effort(rounds=1), **{entry: PEERS[entry] for entry in work.entries})
+    assert {m.peer: m.agreement.trouble for m in contest.measurements} == dict.fromkeys(work.entries, "")
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from weftc.tools.bench.peers import PEERS
 from weftc.tools.bench.peers.ours import TRUSTING, ragged_sizes
 from weftc.tools.bench.results import Agreement
 from weftc.tools.bench.samples import arrays
+from weftc.tools.bench.specs import NAMED
 from weftc.tools.bench.targets import TARGETS, SpeedTarget
 from weftc.tools.bench.verdicts import mark, verdicts
-from weftc.tools.bench.workloads import NAMES, WORKLOADS, find, scaled
+from weftc.tools.bench.workloads import NAMES, find, scaled
 from weftc_runtime.exact import segments as segment
 from weftc_runtime.kernels.native import building, library
 
@@ -117,8 +118,8 @@ def test_targets_and_workloads_name_what_exists() -> None:
     assert len(set(NAMES)) == len(NAMES)
     for target in TARGETS:
         for name in target.workloads:
-            assert set(target.against) <= set(find(name).entries) | {"sklearn-elkan"}, (target.what, name)
-    for work in WORKLOADS:
+            assert set(target.against) <= set(NAMED[name].entries) | {"sklearn-elkan"}, (target.what, name)
+    for work in NAMED.values():
         assert set(work.entries) <= set(PEERS)
         assert work.entries[0].startswith("weftc")
         assert {name for name, _ in work.few} <= set(work.entries)

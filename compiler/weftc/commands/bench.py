@@ -56,11 +56,11 @@ def _factor(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Measures, or lists, or profiles."""
     from weftc.tools.bench.running import START
-    from weftc.tools.bench.workloads import NAMES
+    from weftc.tools.bench.specs import GROUPS, NAMED
 
     for name in [*options.names, *([options.profile] if options.profile else [])]:
-        if name not in NAMES and (name != START or name == options.profile):
-            hint = did_you_mean(name, [*NAMES, START]) or "weftc bench --list names them"
+        if name not in NAMED and (name not in (START, *GROUPS) or name == options.profile):
+            hint = did_you_mean(name, [*NAMED, *GROUPS, START]) or "weftc bench --list names them"
             raise UsageError(f"there is no workload {printable(name)}; {hint}")
     if options.list:
         return _list(options)
@@ -72,11 +72,14 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     from weftc.tools.bench.peers import PEERS
     from weftc.tools.bench.running import START
+    from weftc.tools.bench.specs import GROUPS
     from weftc.tools.bench.workloads import WORKLOADS, scaled
 
     works = [scaled(workload, options.scale, options.quick) for workload in WORKLOADS]
     if options.json:
         listed = [{"name": w.name, "sizes": w.sizes, "entries": list(w.entries)} for w in works]
+        for name, group in GROUPS.items():
+            listed.append({"name": name, "sizes": "", "entries": [], "workloads": [w.name for w in group]})
         listed.append({"name": START, "sizes": "", "entries": []})
         missing = sorted(name for name, peer in PEERS.items() if not peer.is_installed)
         print(json_text(options, {"ok": True, "workloads": listed, "not_installed": missing}))
@@ -84,6 +87,8 @@ def _list(options: argparse.Namespace) -> int:
     widest = max(len(w.name) for w in works)
     for w in works:
         print(f"{w.name:<{widest}}  {w.sizes}\n{'':<{widest}}  {', '.join(w.entries)}")
+    for name, group in GROUPS.items():
+        print(f"{name:<{widest}}  {len(group)} workloads, {group[0].name} to {group[-1].name}")
     print(f"{START:<{widest}}  import, compilation, first call, in fresh processes")
     for package in sorted({peer.package for peer in PEERS.values() if not peer.is_installed}):
         print(f"not installed: {package} (pip install 'weftc[bench]')")
@@ -93,9 +98,10 @@ def _list(options: argparse.Namespace) -> int:
 def _profile(options: argparse.Namespace) -> int:
     from weftc.tools.bench.machine import cores
     from weftc.tools.bench.running import profiled
-    from weftc.tools.bench.workloads import find, scaled
+    from weftc.tools.bench.specs import NAMED
+    from weftc.tools.bench.workloads import scaled
 
-    text = profiled(scaled(find(options.profile), options.scale, options.quick), options.threads or cores())
+    text = profiled(scaled(NAMED[options.profile], options.scale, options.quick), options.threads or cores())
     print(json_text(options, {"ok": True, "name": options.profile, "text": text}) if options.json else text)
     return 0
 
@@ -106,18 +112,19 @@ def _measure(options: argparse.Namespace) -> int:
     from weftc.tools.bench.contest import Effort
     from weftc.tools.bench.machine import cores
     from weftc.tools.bench.running import START, bench
+    from weftc.tools.bench.specs import GROUPS, named
     from weftc.tools.bench.tables import closing_text, contest_text, heading, markdown
-    from weftc.tools.bench.workloads import NAMES, find, scaled
+    from weftc.tools.bench.workloads import NAMES, scaled
 
     if options.markdown:
         page.check(Path(options.markdown))
-    names = list(dict.fromkeys(options.names)) or [*NAMES, START]
+    names = list(dict.fromkeys(options.names)) or [*NAMES, *GROUPS, START]
     effort = Effort(rounds=options.repeat or 5)
     if options.quick:
         effort = Effort(rounds=options.repeat or 3, patience=1.0, least=1)
     with progress("bench") as line:
         results = bench(
-            [scaled(find(name), options.scale, options.quick) for name in names if name != START],
+            [scaled(work, options.scale, options.quick) for name in names if name != START for work in named(name)],
             effort,
             options.threads or cores(),
             with_start=START in names,

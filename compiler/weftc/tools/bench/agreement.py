@@ -25,6 +25,7 @@ FEW = 0.01  # share of rows a peer may have wrong
 APART = 0.05  # how far a peer's inertia may be from ours
 WITH_EMPTY = 0.25  # the same where ours has empty clusters, which everyone treats differently
 PLAN_ERROR = {"float32": 1e-3, "float64": 1e-9}  # largest relative error of an entry of the plan
+SOME = 10  # problems of a batch that are judged
 CENTER_ERROR = {"float32": 1e-3, "float64": 1e-9}  # largest error of a soft center beside the largest of its problem
 
 
@@ -49,10 +50,52 @@ def judge(
         return Agreement(), None
     if workload.kind == "transport":
         return _transport(workload, peer, answer, iterations), None
+    if workload.kind == "spec":
+        return _spec(workload, peer, inputs, answer["found"], iterations), None
+    if workload.kind == "seeding":
+        return _rows_of(inputs["x"][None], answer["found"][None]), None
+    if workload.kind == "fit":
+        return _clustering(peer, inputs, answer, False, iterations, ours)
     if workload.kind == "batch":
         soft = "labels" not in answer
         return _soft_batch(workload, inputs, answer, iterations) if soft else _batch(peer, inputs, answer), None
     return _clustering(peer, inputs, answer, held, iterations, ours)
+
+
+def _spec(workload: Workload, peer: str, inputs: Arrays, found: NDArray[Any], iterations: int) -> Agreement:
+    """Beside the same formulas in float64; where numbers are drawn, whether the answer is one at all."""
+    one = workload.problems == 1
+    if workload.spec == "kmedoids":
+        return _rows_of(inputs["x"][None] if one else inputs["x"], found[None] if one else found)
+    wanted = _formulas(workload, iterations)
+    some = found[None] if one else found[: len(wanted)]
+    apart = [float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(some, wanted, strict=True)]
+    error, allowed = max(apart), (1 if is_ours(peer) else 10) * CENTER_ERROR[workload.dtype]
+    trouble = "" if error <= allowed else f"its answer is wrong by {error:.1e}, allowed are {allowed:.0e}"
+    return Agreement(error=error, trouble=trouble)
+
+
+@lru_cache(maxsize=1)
+def _formulas(workload: Workload, iterations: int) -> list[NDArray[Any]]:
+    """What comes out in float64; of a batch, for some of its problems."""
+    import torch
+
+    from weftc.tools.bench.peers.plain import solve
+
+    inputs = {name: torch.from_numpy(array).double() for name, array in arrays(workload).items()}
+    if workload.problems == 1:
+        return [solve(workload.spec, inputs, iterations).numpy()]
+    every = range(min(SOME, workload.problems))
+    return [solve(workload.spec, {n: a[at] for n, a in inputs.items()}, iterations).numpy() for at in every]
+
+
+def _rows_of(points: NDArray[Any], found: NDArray[Any]) -> Agreement:
+    """How many of the rows found are none of the points."""
+    strange = 0
+    for x, rows in zip(points, found, strict=True):
+        known = {row.tobytes() for row in np.ascontiguousarray(x)}
+        strange += sum(row.tobytes() not in known for row in np.ascontiguousarray(rows.astype(x.dtype)))
+    return Agreement(strange, trouble=f"{strange} of its rows are none of the data" if strange else "")
 
 
 def is_ours(peer: str) -> bool:

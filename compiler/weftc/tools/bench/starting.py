@@ -15,6 +15,11 @@ from weftc.tools.bench.results import Start
 COMPILE = 'c = weftc.compile("lloyd", dims={"d": 128, "k": 256})'
 CALL = "m(x=x, c=x[:256], layers=1)"
 
+VERIFY = (
+    "import subprocess, sys; "
+    "subprocess.run([sys.executable, '-m', 'weftc.cli', 'verify', 'lloyd'], capture_output=True, check=True)"
+)
+
 # module that is needed -> steps of one process: what, and the Python that is timed
 OURS = {
     "import weftc": "import weftc",
@@ -27,6 +32,7 @@ OURS = {
 CHAINS: dict[str, Mapping[str, str]] = {
     "weftc": OURS,
     "torch": {"import torch": "import torch"},
+    "weftc.cli": {"weftc verify lloyd, the whole command": VERIFY},
     "sklearn": {"import sklearn.cluster": "import sklearn.cluster"},
     "faiss": {"import faiss": "import faiss"},
     "ot": {"import ot": "import ot"},

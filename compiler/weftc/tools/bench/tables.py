@@ -25,6 +25,8 @@ COLUMNS = (
     "runs",
 )
 TARGET_COLUMNS = ("workload", "against", "measured", "median", "must", "aim", "", "worst")
+CLOCKS: tuple[Clock, Clock] = ("wall", "cpu")
+BRIEF = ("workload", "beside", "ms", "its ms", "ratio", "CPU ms", "its CPU ms", "CPU", "error", "bytes/point")
 INDICATION = "sizes are not those of the targets: the marks are an indication"
 
 
@@ -109,11 +111,35 @@ def remarks(contest: Contest) -> list[str]:
     return out
 
 
+def troubles(contest: Contest) -> list[str]:
+    """What went wrong in a contest, or was left out."""
+    return [
+        *contest.notes,
+        *(f"{m.title}: {m.agreement.trouble}; no ratio" for m in contest.measurements if m.agreement.trouble),
+    ]
+
+
+def brief_table(contests: Sequence[Contest]) -> TextTable:
+    """Many contests about specs, a line for each."""
+    rows = []
+    for contest in contests:
+        ours, work = contest.ours, contest.workload
+        memory = "" if ours is None or ours.memory is None else number(ours.memory / (work.n * work.problems))
+        for m in (m for m in contest.measurements if m.times and m is not ours):
+            mine = ["", ""] if ours is None else [number(ours.per_iteration(clock) * 1e3) for clock in CLOCKS]
+            theirs = [number(m.per_iteration(clock) * 1e3) for clock in CLOCKS]
+            ratios = [_ratio(contest.ratio(m.peer, clock)) for clock in CLOCKS]
+            error = "" if ours is None or ours.agreement.error is None else f"{ours.agreement.error:.0e}"
+            pairs = [cell for three in zip(mine, theirs, ratios, strict=True) for cell in three]
+            rows.append((work.name, m.title, *pairs, error, memory))
+    return TextTable(BRIEF, tuple(rows), frozenset({0, 1}))
+
+
 def target_table(found: Sequence[TargetVerdict]) -> TextTable:
     """Targets, what was measured and whether they were met."""
     rows = []
     for v in found:
-        of = {"at least": _ratio, "within": _ratio, "memory": number}[v.target.sense]
+        of = _ratio if v.target.sense in ("at least", "within") else number
         sign = "" if v.target.sense == "at least" else "<= "
         aim = "" if v.target.aim is None else sign + of(v.target.aim)
         shown = v.mark if v.complete or v.measured is None else f"{v.mark}, not all measured"
@@ -152,7 +178,7 @@ def closing_text(results: Results, clock: Clock = "wall") -> str:
     if found:
         note = "" if results.exact_sizes else f"\n  {INDICATION}"
         parts.append(f"targets ({clock} time, fastest runs)\n{target_table(found).text()}{note}")
-    return "\n\n".join([*parts, *results.notes])
+    return "\n\n".join(part for part in [*parts, *results.notes] if part)
 
 
 def markdown(results: Results, clock: Clock = "wall") -> str:
@@ -164,10 +190,14 @@ def markdown(results: Results, clock: Clock = "wall") -> str:
     if found:
         note = "" if results.exact_sizes else f" {INDICATION[0].upper()}{INDICATION[1:]}."
         parts += [f"Targets, by {clock} time of the fastest runs.{note}", target_table(found).markdown()]
-    for contest in results.contests:
+    brief = [contest for contest in results.contests if contest.workload.spec]
+    if brief:
+        parts += ["**specs**", brief_table(brief).markdown()]
+        parts += ["\n".join(f"- {c.workload.name}: {remark}" for c in brief for remark in troubles(c))]
+    for contest in (contest for contest in results.contests if not contest.workload.spec):
         parts += [f"**{contest.workload.name}** {contest.workload.sizes}", contest_table(contest).markdown()]
         if remarks(contest):
             parts.append("\n".join(f"- {remark}" for remark in remarks(contest)))
     if results.starts:
         parts += ["**start**", start_table(results).markdown()]
-    return "\n\n".join([*parts, *results.notes])
+    return "\n\n".join(part for part in [*parts, *results.notes] if part)

@@ -2,6 +2,7 @@
 
     at least   time of the fastest of `against` over ours is `must` or more, and should be `aim`
     within     ours over the time of `against` (a limit) is `must` or less
+    milliseconds   of a whole run: `must` or less
     memory     bytes beyond the input, less `MEMORY_PER_THREAD` per thread, per point: `must` or less
 
 A target over several workloads is judged by the worst of them.
@@ -12,7 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Sense = Literal["at least", "within", "memory"]
+from weftc.tools.bench.specs import GROUPS, LARGE, SMALL
+
+Sense = Literal["at least", "within", "memory", "milliseconds"]
 MEMORY_PER_THREAD = 2 * 2**20  # bytes
 
 
@@ -34,6 +37,19 @@ SMALL_AND_LARGE = ("lloyd-16-64-small", "lloyd-16-64")
 CLUSTERED = ("clustered-16-64", "clustered-128-256", "clustered-32-1000")
 TORCH = ("torch-16-64-small", "torch-16-64", "torch-128-256", "torch-32-1000")
 DUAL = ("dual-500", "dual-2000", "dual-5000")
+
+ALL_DUAL, SWEEPS = ("dual-100", *DUAL), ("sweeps-100", "sweeps-500", "sweeps-2000", "sweeps-5000")
+POT = ("pot-knopp-numpy", "pot-knopp-torch", "pot-log-numpy", "pot-log-torch")
+PLAIN, NEIGHBOURS = ("plain",), ("knn-2000", "nearest_neighbor-2000")
+
+
+def _group(name: str) -> tuple[str, ...]:
+    return tuple(work.name for work in GROUPS[name])
+
+
+def _at(n: int) -> tuple[str, ...]:
+    return tuple(work.name for work in GROUPS["specs"] if work.n == n)
+
 
 TARGETS: tuple[SpeedTarget, ...] = (
     SpeedTarget("1e5..1e6, 16, 64", SMALL_AND_LARGE, LLOYD, 2.8, 4),
@@ -63,4 +79,17 @@ TARGETS: tuple[SpeedTarget, ...] = (
         24,
         sense="memory",
     ),
+    *(SpeedTarget(f"clustering specs, n = {n:,}", _at(n), PLAIN, 1, 3) for n in SMALL),
+    *(SpeedTarget(f"clustering specs, n = {n:,}", _at(n), PLAIN, 1.5, 4) for n in LARGE),
+    SpeedTarget("1e6, 16, 64: hard specs", _group("specs-large"), PLAIN, 1.5, 4),
+    SpeedTarget("1e6, 16, 64: memory, bytes per point", _group("specs-large"), (), 64, sense="memory"),
+    SpeedTarget("1,000 problems of 200 points", _group("specs-batch"), PLAIN, 10, 50),
+    SpeedTarget("torch machine, n = 300, 20,000", _group("specs-torch"), PLAIN, 0.5, 1),
+    SpeedTarget("mixtures", ("gmm_em-sklearn", "gmm_em_spherical-sklearn"), ("sklearn-mixture",), 1, 3),
+    SpeedTarget("mean shift", ("mean_shift-sklearn",), ("sklearn-shift",), 1, 3),
+    SpeedTarget("neighbours", NEIGHBOURS, ("sklearn-neighbours", "faiss-neighbours"), 1, 3),
+    SpeedTarget("sinkhorn, n = 100..5000", (*ALL_DUAL, *SWEEPS), POT, 1.2, 3),
+    SpeedTarget("WeftClusterer.fit, iris and digits", ("fit-iris", "fit-digits"), ("sklearn-fit",), 1, 2),
+    SpeedTarget("seeding, 1e6 x 8, k = 64", ("seeding-8-64",), ("sklearn-seeding",), 1, 4),
+    SpeedTarget("one call, 150 points, 10 layers, ms", ("call-150",), (), 1, 0.3, "milliseconds"),
 )

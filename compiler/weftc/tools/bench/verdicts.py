@@ -46,7 +46,7 @@ def _verdict(target: SpeedTarget, results: Results, clock: Clock) -> TargetVerdi
     value, name, peer = (max if target.sense != "at least" else min)(known, key=lambda one: one[0])
     contest = results.contest(name)
     assert contest is not None
-    typical = None if target.sense == "memory" else _ratio(target, contest, peer, clock, typical=True)
+    typical = None if not peer else _ratio(target, contest, peer, clock, typical=True)
     against = PEERS[peer].title if peer else ""
     return TargetVerdict(
         target, against, value, typical, name, mark(target, value), len(known) == len(target.workloads)
@@ -60,6 +60,8 @@ def _measured(target: SpeedTarget, contest: Contest, threads: int, clock: Clock)
         if ours is None or ours.memory is None or ours.agreement.trouble:
             return None, ""
         return max(0.0, ours.memory - MEMORY_PER_THREAD * threads) / contest.workload.n, ""
+    if target.sense == "milliseconds":
+        return (None, "") if ours is None or ours.agreement.trouble else (ours.seconds(clock) * 1e3, "")
     ratios = {peer: contest.ratio(peer, clock) for peer in target.against}
     known = {peer: ratio for peer, ratio in ratios.items() if ratio is not None}
     if not known:

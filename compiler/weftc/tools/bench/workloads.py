@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["means", "transport", "batch"]
+Kind = Literal["means", "transport", "batch", "spec", "fit", "seeding"]
 SMALLEST = 8  # points per center below which a scaled workload means nothing
 CLUSTERING = ("weftc", "sklearn-lloyd", "sklearn-elkan", "faiss", "gemm")
 WITHOUT_ELKAN = ("weftc", "sklearn-lloyd", "faiss", "gemm")  # its bounds take 4 k bytes per point
@@ -30,11 +30,12 @@ class Workload:
     iterations: int
     entries: tuple[str, ...]
     quick: tuple[int, int]  # n (of a batch: problems) and iterations of a quick run
-    data: Literal["gauss", "blobs", "uniform"] = "gauss"
+    data: Literal["gauss", "blobs", "uniform", "iris", "digits"] = "gauss"
     dtype: Literal["float32", "float64"] = "float32"
     problems: int = 1
     few: tuple[tuple[str, int], ...] = ()
     note: str = ""
+    spec: str = ""  # of kind "spec": which one
 
     def iterations_of(self, entry: str, iterations: int) -> int:
         """How many iterations an entry runs when the others run `iterations`."""
@@ -45,7 +46,8 @@ class Workload:
         """The sizes in words."""
         many = f"{self.problems} x {self.n}" if self.problems > 1 else str(self.n)
         clusters = f", k {self.k}" if self.k else ""
-        return f"n {many}, d {self.d}{clusters}, T {self.iterations}, {self.data}, {self.dtype}"
+        spec = f"{self.spec}, " if self.spec else ""
+        return f"{spec}n {many}, d {self.d}{clusters}, T {self.iterations}, {self.data}, {self.dtype}"
 
 
 def _means(
@@ -69,6 +71,13 @@ def _dual(n: int, iterations: int, quick: tuple[int, int], dtype: Literal["float
     few = (("pot-log-numpy", 5),)
     entries = ("weftc-dual", *POT_FLOAT32)
     return Workload(name, "transport", n, 2, 0, iterations, entries, quick, "uniform", dtype, few=few)
+
+
+def _sweeps(n: int, iterations: int) -> Workload:
+    note = "the same sweeps as POT's, in the log domain"
+    few, entries = (("pot-log-numpy", 5),), ("weftc-sweeps", *POT_FLOAT32)
+    quick = (min(n, 500), 10)
+    return Workload(f"sweeps-{n}", "transport", n, 2, 0, iterations, entries, quick, "uniform", few=few, note=note)
 
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -112,23 +121,12 @@ WORKLOADS: tuple[Workload, ...] = (
         few=(("weftc-literal", 1), ("weftc-reference", 1)),
         note="weftc-papers runs the file that weftc-literal runs: --erase attention, the papers' wiring",
     ),
+    _dual(100, 200, (100, 20), "float32"),
     _dual(500, 100, (500, 20), "float32"),
     _dual(2000, 50, (1000, 10), "float32"),
     _dual(5000, 20, (1500, 10), "float32"),
     _dual(2000, 50, (1000, 10), "float64"),
-    Workload(
-        "sweeps-2000",
-        "transport",
-        2000,
-        2,
-        0,
-        50,
-        ("weftc-sweeps", *POT_FLOAT32),
-        (500, 10),
-        "uniform",
-        few=(("pot-log-numpy", 5),),
-        note="the same sweeps as POT's, in the log domain",
-    ),
+    *(_sweeps(n, iterations) for n, iterations in ((100, 200), (500, 100), (2000, 50), (5000, 20))),
     Workload(
         "batch",
         "batch",
@@ -160,14 +158,16 @@ NAMES = tuple(workload.name for workload in WORKLOADS)
 
 
 def find(name: str) -> Workload:
-    """The workload of a name."""
+    """The workload of a name, of those that stand alone."""
     return next(workload for workload in WORKLOADS if workload.name == name)
 
 
 def scaled(workload: Workload, scale: float, quick: bool) -> Workload:
     """The workload at the sizes of a run: those of the targets, or quick ones, times a factor."""
     n, problems, iterations = workload.n, workload.problems, workload.iterations
-    if workload.kind == "batch":
+    if workload.kind == "fit":
+        return workload
+    if workload.problems > 1:
         problems, iterations = (workload.quick[0], workload.quick[1]) if quick else (problems, iterations)
         return replace(workload, problems=max(2, round(problems * scale)), iterations=iterations)
     n, iterations = workload.quick if quick else (n, iterations)

@@ -67,6 +67,10 @@ def _sklearn(algorithm: str) -> Peer:
     )
 
 
+def _library(title: str, home: str, **options: Any) -> Peer:
+    return Peer(title, f"weftc.tools.bench.peers.libraries:{home}", options, "sklearn", "scikit-learn")
+
+
 def _pot(method: str, arrays: str) -> Peer:
     title = f"POT {'Knopp' if method == 'sinkhorn' else 'log'}, {arrays}"
     return Peer(title, "weftc.tools.bench.peers.transport:Pot", {"method": method, "arrays": arrays}, "ot", "POT")
@@ -102,6 +106,19 @@ PEERS: dict[str, Peer] = {
         MOVES,
     ),
     "faiss": Peer("faiss", "weftc.tools.bench.peers.clustering:Faiss", {}, "faiss", "faiss-cpu", SPLITS),
+    "weftc-spec": Peer("weftc", "weftc.tools.bench.peers.ours:SpecPeer"),
+    "weftc-spec-torch": Peer("weftc, torch alone", "weftc.tools.bench.peers.ours:SpecPeer", {"alone": True}),
+    "plain": Peer("plain torch", "weftc.tools.bench.peers.plain:PlainTorch"),
+    "sklearn-mixture": _library("scikit-learn GaussianMixture", "Mixture"),
+    "sklearn-shift": _library("scikit-learn MeanShift", "Shift"),
+    "sklearn-neighbours": _library("scikit-learn NearestNeighbors", "Neighbours", library="sklearn"),
+    "faiss-neighbours": Peer(
+        "faiss IndexFlatL2", "weftc.tools.bench.peers.libraries:Neighbours", {"library": "faiss"}, "faiss", "faiss-cpu"
+    ),
+    "weftc-fit": _library("weftc, WeftClusterer", "Fit", ours=True),
+    "sklearn-fit": _library("scikit-learn KMeans", "Fit", ours=False),
+    "weftc-seeding": _library("weftc, spread", "Seeding", ours=True),
+    "sklearn-seeding": _library("scikit-learn k-means++", "Seeding", ours=False),
     "gemm": Peer("pure GEMM (limit)", "weftc.tools.bench.peers.matmul:Gemm"),
     "pot-knopp-numpy": _pot("sinkhorn", "numpy"),
     "pot-knopp-torch": _pot("sinkhorn", "torch"),

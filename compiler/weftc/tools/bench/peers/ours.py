@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -93,17 +94,50 @@ class ClusteringPeer(_Ours):
         return PeerOutcome(iterations, made.arrays, {**made.facts, "labels": "final" if self.again else "held"})
 
 
+@contextmanager
+def without_kernels() -> Iterator[None]:
+    """As on a machine without a C++ compiler."""
+    from weftc_runtime.kernels.native import library
+
+    def nothing() -> None:
+        return None
+
+    with patch.object(library, "_known", nothing), patch.object(library, "_made", cache(nothing)):
+        yield
+
+
 class TorchAlone(ClusteringPeer):
     """As on a machine without a C++ compiler: no native kernels while this class runs, torch does the work."""
 
     def run(self, held: Any, iterations: int) -> Any:
-        from weftc_runtime.kernels.native import library
-
-        def nothing() -> None:
-            return None
-
-        with patch.object(library, "_known", nothing), patch.object(library, "_made", cache(nothing)):
+        with without_kernels():
             return super().run(held, iterations)
+
+
+class SpecPeer(_Ours):
+    """Any spec, one problem or a batch; `alone`: as on a machine without a C++ compiler."""
+
+    def __init__(self, alone: bool = False) -> None:
+        self.alone = alone
+
+    def prepare(self, workload: Workload, threads: int) -> dict[str, Any]:
+        self.spec = workload.spec
+        return super().prepare(workload, threads)
+
+    def dims(self) -> dict[str, int]:
+        sizes = {"d": self.workload.d, "k": self.workload.k, "m": 4}
+        wanted = weftc.check(weftc.parse(self.spec)).dims
+        return {name: sizes[name] for name in wanted}
+
+    def run(self, held: Any, iterations: int) -> Any:
+        if not self.alone:
+            return super().run(held, iterations)
+        with without_kernels():
+            return super().run(held, iterations)
+
+    def read(self, answer: Any) -> dict[str, Any]:
+        names = ("centers", "medoids", "means", "modes", "answers")
+        return {"found": next(answer[name] for name in names if name in answer)}
 
 
 class InFloat32(ClusteringPeer):
