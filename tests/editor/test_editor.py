@@ -9,7 +9,7 @@ import pytest
 
 import weftc
 from weftc.core.errors import InputError
-from weftc.core.syntax import FUNCTIONS, REDUCTIONS, WEIGHTINGS
+from weftc.core.vocabulary import FUNCTIONS, REDUCTIONS, WEIGHTINGS
 from weftc.editor.completion import completions
 from weftc.editor.document import Document, read
 from weftc.editor.hover import MEANINGS, hover

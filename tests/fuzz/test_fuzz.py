@@ -25,8 +25,9 @@ from weftc import cli
 from weftc.compiling import compile
 from weftc.core.errors import WeftError
 from weftc.core.source import Source
-from weftc.core.syntax import FUNCTIONS, REDUCTIONS, TIE_RULES, WEIGHTINGS, walk
+from weftc.core.syntax import walk
 from weftc.core.unparse import same, written
+from weftc.core.vocabulary import FUNCTIONS, REDUCTIONS, TIE_RULES, WEIGHTINGS
 from weftc.fuzz.campaign import Campaign
 from weftc.fuzz.corpus import loaded, report, saved
 from weftc.fuzz.reducing import reduced

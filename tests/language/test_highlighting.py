@@ -27,7 +27,7 @@ from pygments.token import (
 from spec_texts import GOOD
 from weftc.cli import main
 from weftc.commands import new
-from weftc.core import syntax
+from weftc.core import vocabulary
 from weftc.core.source import Source
 from weftc.language.check.problems import Problems
 from weftc.language.highlight import LOOKS, classified, coloured, rules, textmate, words
@@ -39,7 +39,7 @@ from weftc.language.pygments_lexer import WeftLexer
 ROOT = Path(__file__).parents[2]
 EDITORS = ROOT / "editors"
 WORDS = [word for word in load().terminals if word.isidentifier()]
-CALLED = (*syntax.REDUCTIONS, *syntax.WEIGHTINGS, *syntax.FUNCTIONS, "count", "index")
+CALLED = (*vocabulary.REDUCTIONS, *vocabulary.WEIGHTINGS, *vocabulary.FUNCTIONS, "count", "index")
 
 
 def lexed(text: str) -> list[tuple[object, str]]:
@@ -73,8 +73,8 @@ def test_marks_are_operators_or_punctuation(mark: str) -> None:
     ("before", "choices", "expected"),
     [
         (":", KINDS, Keyword.Type),
-        ("ties", syntax.TIE_RULES, Name.Constant),
-        ("init", syntax.INITIALISERS, Name.Constant),
+        ("ties", vocabulary.TIE_RULES, Name.Constant),
+        ("init", vocabulary.INITIALISERS, Name.Constant),
     ],
 )
 def test_words_that_are_names_elsewhere(before: str, choices: tuple[str, ...], expected: object) -> None:

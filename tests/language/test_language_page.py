@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from weftc.compiling import compile
-from weftc.core import syntax
+from weftc.core import vocabulary
 from weftc.core.errors import SpecError
 from weftc.core.source import Source
 from weftc.interpreter.interpreter import Interpreter
@@ -71,8 +71,8 @@ def test_a_mistake_in_a_block_would_be_noticed() -> None:
 
 def test_every_word_of_the_language_is_shown() -> None:
     words = {word for word in load().terminals if word.isalpha()}
-    words |= {*syntax.REDUCTIONS, *syntax.WEIGHTINGS, *syntax.FUNCTIONS, *syntax.NOISES}
-    words |= {*syntax.TIE_RULES, *syntax.INITIALISERS, "onehot", "simplex", "real"}
+    words |= {*vocabulary.REDUCTIONS, *vocabulary.WEIGHTINGS, *vocabulary.FUNCTIONS, *vocabulary.NOISES}
+    words |= {*vocabulary.TIE_RULES, *vocabulary.INITIALISERS, "onehot", "simplex", "real"}
     code = re.sub(r"#.*|\"[^\"\n]*\"", "", "\n".join(BLOCKS))
     shown = set(re.findall(r"[A-Za-z]+", code))
     assert words - shown == set()

@@ -31,7 +31,7 @@ def test_runtime_knows_nothing_of_the_compiler() -> None:
         assert not roots & {"weftc", "lark", "networkx", "sklearn", "ot", "scipy"}, path
 
 
-SYNTAX = ("weftc.core.source", "weftc.core.errors", "weftc.core.syntax", "weftc.core.types", "weftc.core.words")
+SYNTAX = tuple(f"weftc.core.{name}" for name in ("source", "errors", "syntax", "types", "vocabulary", "words"))
 FILE = ("weftc_runtime.format.program", "weftc_runtime.format.checkpoint", "weftc_runtime.errors")
 
 

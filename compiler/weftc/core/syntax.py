@@ -14,14 +14,6 @@ from typing import Literal, TypeAlias
 from weftc.core.display import html
 from weftc.core.source import Source, Span
 
-REDUCTIONS = ("sum", "mean", "max", "min", "logsumexp")
-WEIGHTINGS = ("argmax", "argmin", "softmax", "sparsemax", "normmax", "lowest", "highest", "sample", "normalize")
-FUNCTIONS = ("log", "exp", "sqrt", "relu", "tanh", "unit")
-NOISES = ("gumbel", "normal", "uniform")
-TIE_RULES = ("first", "split", "average", "within")
-INITIALISERS = ("spread", "random", "first", "copy")
-
-
 # ---- expressions -----------------------------------------------------------------------------------------------------
 
 
@@ -111,7 +103,7 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A token-wise function; on vectors `relu` and `tanh` act on each coordinate, `unit` on the whole."""
+    """A token-wise function, one of `vocabulary.FUNCTIONS`."""
 
     span: Span
     function: str

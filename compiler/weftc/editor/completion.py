@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from weftc.core import syntax as ast
 from weftc.core.source import NOWHERE
+from weftc.core.vocabulary import FUNCTIONS, INITIALISERS, NOISES, REDUCTIONS, TIE_RULES, WEIGHTINGS
 from weftc.core.words import written
 from weftc.editor.document import Document
 from weftc.editor.hover import KIND, MEANINGS, about
@@ -21,10 +21,9 @@ from weftc.language.parse.lexer import SECTIONS, Token
 from weftc.language.parse.parser import Unexpected, allowed, run
 from weftc.language.parse.regions import regions
 from weftc.language.parse.tree_declarations import KINDS
-from weftc.tools.doc_tables.meanings import STARTS
 
 Sort = Literal["section", "keyword", "weighting", "reduction", "function", "type", "field", "param", "set", "index"]
-CLASSES = {"REDUCTION": ast.REDUCTIONS, "WEIGHTING": ast.WEIGHTINGS, "FUNCTION": ast.FUNCTIONS}
+CLASSES = {"REDUCTION": REDUCTIONS, "WEIGHTING": WEIGHTINGS, "FUNCTION": FUNCTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +112,20 @@ def _names(document: Document, before: list[Token], value: bool) -> Iterator[Com
     if last in ("algorithm", "tokens"):
         return
     if last == "init":
-        yield from (Completion(word, "keyword", STARTS[word]) for word in ast.INITIALISERS)
+        yield from (Completion(word, "keyword", meaning) for word, meaning in INITIALISERS.items())
     elif last == "noise":
         yield from (one for one in _fields(document) if one.text.partition("[")[0] in names.random)
     elif last == "ties":
-        yield from _listed(ast.TIE_RULES)
+        yield from _listed(TIE_RULES)
     elif last == ":" and section != "tokens":
-        yield from _listed(ast.NOISES if section == "random" else [kind for kind in KINDS if kind not in ast.NOISES])
+        yield from _listed(NOISES if section == "random" else [kind for kind in KINDS if kind not in NOISES])
     elif last in ("^", ":"):
         yield from (_declared(document, name, "param") for name in names.dims)
     elif (last == "in" and section == "tokens") or (last == "(" and call == "count"):
         yield from (_declared(document, name, "set") for name in names.sets)
     elif call == "index" or call.endswith("["):
         yield from (_declared(document, name, "index") for name in _indices(document, before, call))
-    elif last == "(" and call in ast.INITIALISERS:
+    elif last == "(" and call in INITIALISERS:
         yield from (_declared(document, name, "field") for name in names.inputs)
     elif section == "example":
         known = [*names.inputs, *names.params, *names.state]

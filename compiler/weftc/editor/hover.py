@@ -5,29 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weftc.core import syntax as ast
+from weftc.core import vocabulary
 from weftc.core.source import Span
 from weftc.core.types import FieldType, Type
 from weftc.core.words import field_words, joined, width_words, written
 from weftc.editor.document import Document
 from weftc.editor.symbols import SourcePlace, place_at
 from weftc.language.check.check import type_of
-from weftc.tools.doc_tables.meanings import APPLIED, DRAWN, REDUCED, SECTION, STARTS, TIES, TYPES, WEIGHTS, WORD
+from weftc.tools.doc_tables.meanings import SECTION, TYPES, WORD
 
 MEANINGS = {
     **WORD,
     **SECTION,
-    **STARTS,
-    **TIES,
+    **vocabulary.INITIALISERS,
+    **vocabulary.TIE_RULES,
     **{word: meaning for word, _, meaning in TYPES if word.isidentifier()},
-    **DRAWN,
-    **APPLIED,
-    **REDUCED,
-    **WEIGHTS,
+    **vocabulary.NOISES,
+    **{word: traits.meaning for word, traits in vocabulary.FUNCTIONS.items()},
+    **vocabulary.REDUCTIONS,
+    **{word: traits.meaning for word, traits in vocabulary.WEIGHTINGS.items()},
 }
 KIND = {
-    **dict.fromkeys(ast.WEIGHTINGS, "weighting"),
-    **dict.fromkeys(ast.REDUCTIONS, "reduction"),
-    **dict.fromkeys(ast.FUNCTIONS, "function"),
+    **dict.fromkeys(vocabulary.WEIGHTINGS, "weighting"),
+    **dict.fromkeys(vocabulary.REDUCTIONS, "reduction"),
+    **dict.fromkeys(vocabulary.FUNCTIONS, "function"),
     **dict.fromkeys(SECTION, "section"),
 }
 
@@ -51,7 +52,7 @@ def hover(document: Document, offset: int) -> Hover | None:
     kind = f" ({KIND[token.text]})" if token.text in KIND else ""
     at = document.tokens.index(token)
     starts = at > 0 and document.tokens[at - 1].text == "init"  # `first` is a start and a rule for ties
-    meaning = STARTS.get(token.text) if starts else None
+    meaning = vocabulary.INITIALISERS.get(token.text) if starts else None
     return Hover(token.span, f"**{token.text}**{kind}: {meaning or MEANINGS[token.text]}")
 
 

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from weftc.core.source import Span
+from weftc.core.vocabulary import FUNCTIONS
 
 Op: TypeAlias = Literal[
     "input",
@@ -71,6 +72,13 @@ class NodeType:
         sign = " > 0" if self.positive else " >= 0" if self.nonnegative else ""
         kind = "R" if self.width is None else f"R^{self.width}"
         return kind + (f"[{over}]" if over else "") + sign + ("" if self.defined else "?")
+
+
+def in_domain(function: str, of: Node) -> bool:
+    """Whether a function of a node always has a value."""
+    domain = FUNCTIONS[function].domain
+    signed = of.shape.positive if domain == "positive" else of.shape.nonnegative
+    return domain == "all numbers" or (of.shape.defined and signed)
 
 
 @dataclass(frozen=True, slots=True)

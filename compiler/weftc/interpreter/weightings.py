@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weftc.core.syntax import Binary, Call, Condition, Expr, Neg, Norm, Percent, Reduce, Square, Weigh, walk
+from weftc.core.vocabulary import CHOICES, DECIDING, FUNCTIONS, WEIGHTINGS
 from weftc.interpreter import tables
 from weftc.interpreter.decisions import Decision, keep_budget, keep_through, keep_within
 from weftc.interpreter.environment import free
@@ -29,9 +30,6 @@ from weftc.interpreter.tables import ROUND, Bools, ValueTable, union
 
 if TYPE_CHECKING:
     from weftc.interpreter.expressions import Evaluator
-
-HARD = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
-CHOICES = ("argmax", "argmin", "sample")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def weigh(evaluator: Evaluator, node: Weigh, also: Sequence[Condition] = ()) -> 
 
 def _weighed(evaluator: Evaluator, node: Weigh, also: Sequence[Condition]) -> WeightTable:
     counted = evaluator.conditions((*node.where, *also))
-    if node.kind in HARD:
+    if node.kind in DECIDING:
         return _hard(evaluator, node, counted)
     index, size = node.index, evaluator.world.size(node.index)
     if node.kind == "normalize":
@@ -254,13 +252,13 @@ def ranking(evaluator: Evaluator, node: Weigh) -> Expr:
         score = Binary(score.span, "+", score, node.noise)
     elif node.kind != "normmax" and not (node.ties and node.ties.rule == "within"):
         score = _argument_of_monotone(evaluator, score)
-    return Neg(score.span, score) if node.kind in ("argmin", "lowest") else score
+    return Neg(score.span, score) if WEIGHTINGS[node.kind].lowest else score
 
 
 def _argument_of_monotone(evaluator: Evaluator, node: Expr) -> Expr:
     """What a strictly increasing function is applied to, if it is one."""
     match node:
-        case Call(function="exp" | "log" | "sqrt" | "tanh", body=body):
+        case Call(function=function, body=body) if FUNCTIONS[function].increasing:
             return _argument_of_monotone(evaluator, body)
         case Norm(body=body):
             return Square(node.span, body)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from weftc.core.source import printable
-from weftc.core.syntax import FUNCTIONS, INITIALISERS, REDUCTIONS, TIE_RULES, WEIGHTINGS
+from weftc.core.vocabulary import FUNCTIONS, INITIALISERS, REDUCTIONS, TIE_RULES, WEIGHTINGS
 from weftc.language.parse.grammar import grammar_text, load
 from weftc.language.parse.lexer import SECTIONS
 from weftc.language.parse.tree_declarations import KINDS
@@ -64,8 +64,8 @@ def words() -> dict[str, tuple[str, ...]]:
     types = _quoted(r'^type: "(\w+)"')  # R; the names of the others are words only behind a colon
     return {
         "section": SECTIONS,
-        "reduction": REDUCTIONS,
-        "weighting": WEIGHTINGS,
+        "reduction": tuple(REDUCTIONS),
+        "weighting": tuple(WEIGHTINGS),
         "function": (*FUNCTIONS, *called),
         "type": types,
         "keyword": tuple(word for word in reserved if word not in (*SECTIONS, *called, *types)),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from weftc.graph.node import Axis, Node, Reduction, Weighing, Where
+from weftc.core.vocabulary import DECIDING
+from weftc.graph.node import Axis, Node, Reduction, Weighing, Where, in_domain
+from weftc.language.check.constants import VALUES
 from weftc.normal.slots import Leaf, Map
 from weftc.passes.context import Context, NoAttentionForm, Opening, slot_poly
 from weftc.passes.entries import dots_of_entries, entries_product
@@ -42,14 +43,6 @@ from weftc.passes.sums import STORE_FIRST, mask_axes, query_of, sum_over
 from weftc.passes.written_out import pinned_read, rows_written_out, sum_written_out
 
 LEAST, MOST = Fraction(sys.float_info.min), Fraction(sys.float_info.max)
-DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
-CONSTANT: dict[str, Callable[[float], float]] = {
-    "log": math.log,
-    "exp": math.exp,
-    "sqrt": math.sqrt,
-    "tanh": math.tanh,
-    "relu": lambda t: max(t, 0.0),
-}
 
 
 def poly(cx: Context, node: Node) -> Poly:
@@ -270,14 +263,9 @@ def _function(cx: Context, node: Node) -> Poly:
         return _length(cx, p) if p.width else _apply(cx, "absolute", p)
     if name == "unit":
         return _unit(cx, poly(cx, body), None)
-    if name in ("log", "sqrt") and cx.guarded and not in_domain(name, body):
+    if cx.guarded and not in_domain(name, body):
         return _apply(cx, name, within_domain(cx, name, poly(cx, body)))
     return _apply(cx, name, poly(cx, body))
-
-
-def in_domain(function: str, body: Node) -> bool:
-    """Whether log or sqrt of a node always has a value."""
-    return body.shape.defined and (body.shape.positive if function == "log" else body.shape.nonnegative)
 
 
 def _apply(cx: Context, function: str, p: Poly) -> Poly:
@@ -297,7 +285,7 @@ def _constant(function: str, value: Fraction) -> Fraction:
     if function == "absolute":
         return abs(value)
     try:
-        return Fraction(CONSTANT[function](float(value)))
+        return Fraction(VALUES[function](float(value)))
     except (ValueError, OverflowError):
         raise NoAttentionForm(f"{function} of {float(value):g} is not a finite number", code="L302") from None
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from weftc.core import syntax as ast
 from weftc.core.types import Checked
+from weftc.core.vocabulary import CHOICES
 from weftc.language.check.check import check
 
 MEMBERSHIP = 80.0  # M: exp(-M/2) = 4e-18 is what a foreign token counts beside an `else`, and an `else` beside a member
-CHOICES = ("argmax", "argmin", "sample")
 
 
 def has_choices(checked: Checked) -> bool:

@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from weftc.core.vocabulary import FUNCTIONS, WEIGHTINGS
 from weftc.graph.graph import Graph, Nodes, rewritten
-from weftc.graph.node import Node, Weighing
-
-ORDER_ONLY = ("argmax", "argmin", "lowest", "highest")
+from weftc.graph.node import Node, Weighing, in_domain
 
 
 def ranking(graph: Graph) -> Graph:
@@ -23,7 +22,9 @@ def ranking(graph: Graph) -> Graph:
 
     def rewrite(nodes: Nodes, node: Node, operands: tuple[Node, ...]) -> Node | None:
         how = node.detail
-        if not isinstance(how, Weighing) or how.kind not in ORDER_ONLY or how.ties == "within" or node.parts("noise"):
+        if not isinstance(how, Weighing) or not WEIGHTINGS[how.kind].order_only:
+            return None
+        if how.ties == "within" or node.parts("noise"):
             return None
         plain = tuple(
             _argument(nodes, x) if role == "score" else x for x, role in zip(operands, node.roles, strict=True)
@@ -37,10 +38,9 @@ def _argument(nodes: Nodes, score: Node) -> Node:
     """What increasing functions are applied to: it is in the same order."""
     body = score.operands[0] if score.operands else score
     if score.op == "function":
-        known = body.shape.defined and (body.shape.positive if score.kind == "log" else body.shape.nonnegative)
         if score.kind == "length":
             return nodes.add("product", (body,), "square", replace(score.shape, positive=False), score.span)
-        if score.kind in ("exp", "tanh") or (score.kind in ("sqrt", "log") and known):
+        if FUNCTIONS[score.kind].increasing and in_domain(score.kind, body):
             return _argument(nodes, body)
         return score
     factor = Fraction(0)

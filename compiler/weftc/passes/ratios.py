@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from weftc.core.vocabulary import FUNCTIONS
 from weftc.graph.node import Axis
 from weftc.normal.slots import Map
 from weftc.passes.context import Context, NoAttentionForm
@@ -97,7 +98,7 @@ def within_domain(cx: Context, function: str, p: Poly) -> Poly:
     signed = sign(cx, p)
     i = token_of(cx, signed)
     kept = Poly.atom(Scalar(cx.function(i.set, "relu", linear(cx, p, i)), i))
-    if function == "sqrt":
+    if FUNCTIONS[function].domain == "nonnegative":
         cx.note(Poly.const(1) - bit(cx, -signed, "relu"))
         return kept
     there = bit(cx, signed, "relu")

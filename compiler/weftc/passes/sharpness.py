@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from weftc.core import syntax as ast
 from weftc.core.types import Checked
-from weftc.passes.finite_temperature import CHOICES
+from weftc.core.vocabulary import CHOICES
 
 EPS = 1e-6  # how far from one-hot a row of weights may be
 MARGIN = 1e-3  # the lead that `auto` counts on when there is no data to measure it on

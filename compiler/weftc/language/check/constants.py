@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from weftc.core import syntax as ast
 
-FUNCTIONS: Mapping[str, Callable[[float], float]] = {
+VALUES: Mapping[str, Callable[[float], float]] = {
     "log": math.log,
     "exp": math.exp,
     "sqrt": math.sqrt,
@@ -59,8 +59,8 @@ def constant(
                 return of(body) ** 2
             case ast.Inner(left=left, right=right):
                 return of(left) * of(right)
-            case ast.Call(function=function, body=body) if function in FUNCTIONS:
-                return FUNCTIONS[function](of(body))
+            case ast.Call(function=function, body=body) if function in VALUES:
+                return VALUES[function](of(body))
         raise NotConstant
 
     return of(expr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weftc.core import syntax as ast
+from weftc.core import vocabulary
 from weftc.core.types import FieldType, Role
 from weftc.core.words import listed, plural, written
 from weftc.language.check.equations import defined, fits, fixed_columns, shaped, stored
@@ -71,14 +72,14 @@ def _field(typing: Typing, role: Role, declared: ast.Field) -> FieldType | None:
 def _kind_fits(role: Role, declared: ast.Field, problems: Problems) -> bool:
     """Whether the type is one this section and this number of indices allow."""
     type_, target = declared.type, declared.target
-    pair, noise = len(target.indices) == 2, type_.kind in ast.NOISES
+    pair, noise = len(target.indices) == 2, type_.kind in vocabulary.NOISES
     if role == "random" and not noise:
         problems.add(
             "C272",
             type_.span,
             f"{target.name} is random, so its type says how it is drawn",
             "",
-            f"one of: {listed(ast.NOISES)}",
+            f"one of: {listed(vocabulary.NOISES)}",
         )
         return False
     if role != "random" and noise:

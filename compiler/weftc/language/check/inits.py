@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weftc.core import syntax as ast
 from weftc.core.types import FieldType
+from weftc.core.vocabulary import INITIALISERS
 from weftc.core.words import did_you_mean, listed, width_words
 from weftc.language.check.names import Names
 from weftc.language.check.problems import Problems
@@ -22,8 +23,11 @@ def inits(names: Names, fields: dict[str, FieldType], problems: Problems) -> Non
 def _init(declared: ast.Field, init: ast.Init, names: Names, fields: dict[str, FieldType], problems: Problems) -> None:
     name, source = declared.target.name, init.of
     others = [other for other in names.inputs if other != name]
-    if init.kind not in ast.INITIALISERS:
-        label, known = did_you_mean(init.kind, ast.INITIALISERS), f"ways to start: {listed(ast.INITIALISERS)}"
+    if init.kind not in INITIALISERS:
+        label, known = (
+            did_you_mean(init.kind, INITIALISERS),
+            f"ways to start: {listed(INITIALISERS)}",
+        )
         problems.add("C300", problems.spot(init.span, init.kind), f"'{init.kind}' is not a way to start", label, known)
     elif source is None:
         how = f"as in init {init.kind}({next(iter(others), 'x')})"

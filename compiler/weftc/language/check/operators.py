@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from weftc.core import syntax as ast
 from weftc.core.types import Type
-from weftc.core.words import declared_at, width_words
+from weftc.core.vocabulary import FUNCTIONS
+from weftc.core.words import declared_at, joined, width_words
 from weftc.language.check.constants import is_zero
 from weftc.language.check.ranges import Range
 from weftc.language.check.simplex import same
@@ -151,27 +152,28 @@ def _power(typing: Typing, expr: ast.Power, body: Type) -> Type | None:
 
 def _call(typing: Typing, expr: ast.Call, body: Type) -> Type | None:
     name, vector = expr.function, body.width is not None
-    if name == "unit":
-        if not vector:
-            typing.problems.add("C228", expr.span, "unit needs a vector", "this is a number")
-            return None
+    traits = FUNCTIONS[name]
+    if not traits.numbers and not vector:
+        typing.problems.add("C228", expr.span, f"{name} needs a vector", "this is a number")
+        return None
+    if traits.vectors == "whole":
         return Type(body.width, body.indices, expr)
-    if vector and name not in ("relu", "tanh"):
-        note = "relu, tanh and unit take vectors" + ("; |v| is the length of v" if name == "sqrt" else "")
+    if vector and traits.vectors == "refused":
+        able = joined(word for word, known in FUNCTIONS.items() if known.vectors != "refused")
+        note = f"{able} take vectors" + ("; |v| is the length of v" if name == "sqrt" else "")
         typing.problems.add("C229", expr.span, f"{name} needs a number", f"this is {width_words(body.width)}", note)
         return None
     known = Range() if vector else typing.range(expr.body)
-    if (name == "log" and known.high <= 0) or (name == "sqrt" and known.high < 0):
-        where = "positive" if name == "log" else ">= 0"
+    if (traits.domain == "positive" and known.high <= 0) or (traits.domain == "nonnegative" and known.high < 0):
+        where = "positive" if traits.domain == "positive" else ">= 0"
         typing.problems.add("C225", expr.span, f"{name} of a number that is never {where}", "this has no value")
         return None
-    positive = name == "exp" or (name in ("sqrt", "relu", "tanh") and body.positive)
-    nonnegative = name in ("exp", "sqrt", "relu") or (name == "tanh" and body.nonnegative)
-    if name == "log":
-        positive, nonnegative = known.low > 1, known.low >= 1
     if vector:
-        positive = nonnegative = False
-    return Type(body.width, body.indices, body.undefined, positive, nonnegative)
+        return Type(body.width, body.indices, body.undefined)
+    above = body.positive if traits.zero == 0 else traits.zero is not None and known.low > traits.zero
+    least = body.nonnegative if traits.zero == 0 else traits.zero is not None and known.low >= traits.zero
+    positive = traits.sign == "positive" or above
+    return Type(None, body.indices, body.undefined, positive, positive or traits.sign == "nonnegative" or least)
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from weftc.core import syntax as ast
 from weftc.core.syntax import Dimension
 from weftc.core.types import FieldType, Type
+from weftc.core.vocabulary import REDUCTIONS, WEIGHTINGS
 from weftc.core.words import closest, did_you_mean, field_words, joined, listed, plural, written
 from weftc.language.check.names import Names
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from weftc.language.check.expressions import Typing
 
 CONSTANTS = "a default is made of numbers, other parameters, dimensions and count(...)"
-OPERATORS = (*ast.WEIGHTINGS, *ast.REDUCTIONS)
+OPERATORS = (*WEIGHTINGS, *REDUCTIONS)
 
 
 def count(typing: Typing, expr: ast.Count) -> Type | None:
@@ -206,7 +207,10 @@ def _unknown(typing: Typing, expr: ast.Ref) -> None:
         label = CONSTANT_WORDS[name]
     after = problems.source.text[expr.span.end : expr.span.end + 4]
     if len(expr.indices) == 1 and not guess and (operator or re.match(r" +-\S", after)):  # entmax[j] -S, hardmax[j] -S
-        known = f"weightings: {' '.join(sorted(ast.WEIGHTINGS))}", f"reductions: {' '.join(ast.REDUCTIONS)}"
+        known = (
+            f"weightings: {' '.join(sorted(WEIGHTINGS))}",
+            f"reductions: {' '.join(REDUCTIONS)}",
+        )
         problems.add(
             "C200", expr.span, f"{name} is neither a field nor a weighting or reduction", label, known_here, *known
         )

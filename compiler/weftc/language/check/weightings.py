@@ -6,24 +6,12 @@ from typing import TYPE_CHECKING
 
 from weftc.core import syntax as ast
 from weftc.core.types import Type
+from weftc.core.vocabulary import CHOICES, WEIGHTINGS
 from weftc.core.words import declared_at, field_words, width_words, written
 from weftc.language.check.conditions import conditions
 
 if TYPE_CHECKING:
     from weftc.language.check.expressions import Typing
-
-CHOICES = ("argmin", "argmax")
-ARGUMENTS = {
-    "lowest": ("how many, or a share", "as in lowest[{i}](S, 3) or lowest[{i}](S, 90%)"),
-    "highest": ("how many, or a share", "as in highest[{i}](S, 3) or highest[{i}](S, 90%)"),
-    "normmax": ("its budget", "as in normmax[{i}](S, gamma)"),
-}
-KEEPS = "{} N keeps exactly N, lower index first; {} P% keeps all ties at the boundary"
-NO_TIES = {
-    "lowest": KEEPS.format("lowest", "lowest"),
-    "highest": KEEPS.format("highest", "highest"),
-    "sample": "with continuous noise equal scores do not happen; the first would win",
-}
 
 
 def weighting(typing: Typing, expr: ast.Weigh, bound: frozenset[str]) -> Type | None:
@@ -47,7 +35,7 @@ def weighting(typing: Typing, expr: ast.Weigh, bound: frozenset[str]) -> Type | 
         typing.problems.add("C241", expr.score.span, f"this score does not depend on {expr.index}", label)
         return None
     rule = expr.ties.rule if expr.ties else "first"
-    onehot = expr.kind == "sample" or (expr.kind in CHOICES and rule in ("first", "within"))
+    onehot = expr.kind in CHOICES and rule in ("first", "within")
     dense = expr.kind == "softmax" or (expr.kind == "normalize" and score.positive)
     may_vanish = bool(expr.where) or (expr.kind == "normalize" and not score.positive)
     undefined = expr if may_vanish else score.undefined
@@ -96,13 +84,14 @@ def _score(typing: Typing, expr: ast.Weigh, inside: frozenset[str]) -> Type | No
 def _argument(typing: Typing, expr: ast.Weigh, bound: frozenset[str]) -> bool:
     """Whether the arguments behind the score are what the weighting takes."""
     kind, problems = expr.kind, typing.problems
-    if kind not in ARGUMENTS:
+    takes = WEIGHTINGS[kind].argument
+    if takes is None:
         if expr.arguments:
             how = f"scale the score itself, as in {kind}[{expr.index}](gamma * S)"
             label = "this argument has no meaning here"
             problems.add("C243", expr.arguments[0].span, f"{kind} takes a score and nothing else", label, how)
         return not expr.arguments
-    what, how = ARGUMENTS[kind]
+    what, how = takes
     if len(expr.arguments) == 1:
         return _value(typing, expr, expr.arguments[0], bound)
     if expr.arguments:
@@ -195,8 +184,9 @@ def _ties(typing: Typing, expr: ast.Weigh, inside: frozenset[str]) -> bool:
     if expr.ties is None:
         return True
     problems, epsilon = typing.problems, expr.ties.epsilon
-    if expr.kind not in CHOICES:
-        why = NO_TIES.get(expr.kind, f"{expr.kind} has no ties to settle")
+    why = WEIGHTINGS[expr.kind].ties
+    if why is not None:
+        why = why or f"{expr.kind} has no ties to settle"
         problems.add("C253", expr.ties.span, f"`ties` belongs to argmin and argmax, not to {expr.kind}", "", why)
         return False
     if epsilon is None:

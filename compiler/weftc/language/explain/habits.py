@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from weftc.core.syntax import REDUCTIONS, WEIGHTINGS
+from weftc.core.vocabulary import REDUCTIONS, WEIGHTINGS
 from weftc.language.explain.context import PREFIX, STARTS_VALUE, VALUE, Trouble
 from weftc.language.parse.lexer import Token
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weftc.core.syntax import FUNCTIONS, REDUCTIONS, WEIGHTINGS
+from weftc.core.vocabulary import FUNCTIONS, REDUCTIONS, WEIGHTINGS
 from weftc.core.words import closest, listed
 from weftc.language.explain.context import CLAUSES, PREFIX, STARTS_VALUE, VALUE, Trouble
 from weftc.language.parse.lexer import END, SECTIONS, Token

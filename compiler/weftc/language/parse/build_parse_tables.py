@@ -18,9 +18,9 @@ from weftc.language.parse.grammar import digest, grammar_text
 START = "start"
 
 
-def build(text: str) -> dict[str, Any]:
-    """The tables of a grammar as plain data, from what lark serialises."""
-    lark = Lark(text, parser="lalr", lexer="basic", maybe_placeholders=True)
+def build() -> dict[str, Any]:
+    """The tables of the grammar as plain data, from what lark serialises."""
+    lark = Lark(grammar_text(), parser="lalr", lexer="basic", maybe_placeholders=True)
     data, memo = lark.memo_serialize([TerminalDef, Rule])
     parser = data["parser"]["parser"]
     numbered = [memo[reference["@"]] for reference in data["rules"]]
@@ -48,7 +48,7 @@ def build(text: str) -> dict[str, Any]:
             row += [index[symbol], renumbered[action] if action >= 0 else action]
         uses.append(rows.setdefault(tuple(row), len(rows)))
     return {
-        "grammar": digest(text),
+        "grammar": digest(),
         "terminals": dict(sorted(terminals.items())),
         "start": 0,
         "symbols": symbols,
@@ -94,7 +94,7 @@ def main() -> None:
     """Writes grammar.json beside the grammar."""
     target = files("weftc.language.parse").joinpath("grammar.json")
     with open(str(target), "w", encoding="utf-8") as file:
-        json.dump(build(grammar_text()), file, separators=(",", ":"), sort_keys=True)
+        json.dump(build(), file, separators=(",", ":"), sort_keys=True)
         file.write("\n")
     print(f"wrote {target}")
 

@@ -11,31 +11,39 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
+from weftc.core.vocabulary import FUNCTIONS, REDUCTIONS, WEIGHTINGS
 from weftc.language.parse.parser import GrammarRule, Tables
+
+
+def grammar_file() -> str:
+    """The grammar without the words of the vocabulary, on which the tables do not depend."""
+    return files("weftc.language.parse").joinpath("grammar.lark").read_text(encoding="utf-8")
 
 
 def grammar_text() -> str:
     """The grammar."""
-    return files("weftc.language.parse").joinpath("grammar.lark").read_text(encoding="utf-8")
+    text = grammar_file()
+    for name, words in (("REDUCTIONS", REDUCTIONS), ("WEIGHTINGS", WEIGHTINGS), ("FUNCTIONS", FUNCTIONS)):
+        text = text.replace(f"/{name}\\b/", rf"/({'|'.join(words)})\b/")
+    return text
 
 
 @cache
 def load() -> Tables:
     """The tables of the grammar."""
-    text = grammar_text()
     shipped = files("weftc.language.parse").joinpath("grammar.json")
     if shipped.is_file():
         data = json.loads(shipped.read_text(encoding="utf-8"))
-        if data["grammar"] == digest(text):
+        if data["grammar"] == digest():
             return _tables(data)
     from weftc.language.parse.build_parse_tables import build  # the only path that needs lark
 
-    return _tables(build(text))
+    return _tables(build())
 
 
-def digest(text: str) -> str:
-    """What says that tables belong to a grammar."""
-    return sha256(text.encode()).hexdigest()
+def digest() -> str:
+    """What says that tables belong to the grammar."""
+    return sha256(grammar_file().encode()).hexdigest()
 
 
 def _tables(data: dict[str, Any]) -> Tables:

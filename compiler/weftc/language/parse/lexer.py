@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from weftc.core.source import Span, printable
-from weftc.core.syntax import FUNCTIONS, REDUCTIONS, WEIGHTINGS
+from weftc.core.vocabulary import FUNCTIONS, REDUCTIONS, WEIGHTINGS
 from weftc.language.check.problems import Problems
 
 END = "$END"

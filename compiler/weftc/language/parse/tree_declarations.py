@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weftc.core import syntax as ast
+from weftc.core import vocabulary
 from weftc.core.source import Span
 from weftc.core.words import did_you_mean, listed
 from weftc.language.check.example_values import whole
@@ -14,7 +15,7 @@ from weftc.language.parse.tree_parts import Rule, Section
 if TYPE_CHECKING:
     from weftc.language.parse.tree import Builder
 
-KINDS = ("onehot", "simplex", "real", *ast.NOISES)
+KINDS = ("onehot", "simplex", "real", *vocabulary.NOISES)
 OTHER_NAMES = {
     "r": "R",
     "float": "R",
@@ -110,7 +111,7 @@ def named_type(b: Builder, span: Span, parts: list[Any]) -> ast.TypeClause:
         guess = OTHER_NAMES.get(word.lower(), "")
         label = f"did you mean '{guess}'?" if guess else did_you_mean(word, KINDS)
         tokens = "types: R for a number, R^d for a vector, unit R^d for one of length one"
-        others = f"of pair fields: onehot, simplex, real; of random fields: {listed(ast.NOISES)}"
+        others = f"of pair fields: onehot, simplex, real; of random fields: {listed(vocabulary.NOISES)}"
         b.problems.add("P117", span, f"'{word}' is not a type", label, tokens, others)
     return ast.TypeClause(span, word)
 

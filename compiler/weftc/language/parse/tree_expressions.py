@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weftc.core import syntax as ast
+from weftc.core import vocabulary
 from weftc.core.source import Span
 from weftc.core.words import did_you_mean
 from weftc.language.parse.lexer import Token
@@ -84,8 +85,8 @@ def clause(name: str) -> Rule:
 
 def ties(b: Builder, span: Span, parts: list[Any]) -> Clause:
     word = parts[0].text
-    if word not in ast.TIE_RULES:
-        label, known = did_you_mean(word, ast.TIE_RULES), "rules: first, split, average, within EPS"
+    if word not in vocabulary.TIE_RULES:
+        label, known = did_you_mean(word, vocabulary.TIE_RULES), "rules: first, split, average, within EPS"
         b.problems.add("P118", parts[0].span, f"'{word}' is not a rule for ties", label, known)
     return Clause("ties", span, ast.Ties(span, word))
 

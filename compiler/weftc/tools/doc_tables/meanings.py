@@ -36,50 +36,6 @@ WORD = {
     "where": "which tokens take part",
     "within": "the tolerance of `ties`",
 }
-WEIGHTS = {
-    "argmax": "1 for the largest score, 0 else",
-    "argmin": "1 for the smallest score, 0 else",
-    "softmax": "exp(S) / sum of exp(S)",
-    "sparsemax": "the nearest point of the simplex to S",
-    "normmax": "even on the best m; m is the smallest with gamma * (sum of gaps of the best m to the next) >= 1",
-    "lowest": "even on the N smallest; with P%, on those with 100 * (number of smaller ones) <= P * (candidates - 1)",
-    "highest": "even on the N largest; with P%, on those with 100 * (number of larger ones) <= P * (candidates - 1)",
-    "sample": "1 for the largest S + g, 0 else",
-    "normalize": "S / sum of S, for S known to be >= 0",
-}
-TIES = {
-    "first": "the lowest index wins",
-    "split": "even weights on all best ones",
-    "average": "the same as `split`, in the words of the papers",
-    "within": "scores closer than EPS to the best count as equal, the lowest index wins",
-}
-REDUCED = {
-    "sum": "the sum",
-    "mean": "the sum of weights times values over the sum of weights",
-    "max": "the largest",
-    "min": "the smallest",
-    "logsumexp": "the logarithm of the sum of exponentials",
-}
-APPLIED = {
-    "log": "the natural logarithm",
-    "exp": "the exponential",
-    "sqrt": "the square root",
-    "relu": "t where t > 0, else 0",
-    "tanh": "the hyperbolic tangent",
-    "unit": "v / |v|",
-}
-DRAWN = {
-    "gumbel": "-log(-log U), U uniform in (0, 1); with it, `sample` draws from softmax(S)",
-    "normal": "mean 0, variance 1",
-    "uniform": "in (0, 1)",
-}
-STARTS = {
-    "spread": "different rows, far apart: each next one with a chance in proportion to how often it occurs times its "
-    "squared distance to the nearest one picked before",
-    "random": "different rows, with chances in proportion to how often each occurs",
-    "first": "the first different rows",
-    "copy": "all rows, in order",
-}
 TYPES = (
     ("R", "s[i] : R", "one number per token"),
     ("R^d", "s[i] : R^d", "a vector of d numbers per token; d is a dimension or a number"),

@@ -1,7 +1,7 @@
 """Registries -> the tables of the language reference, in Markdown.
 
-Which words there are comes from `weftc.core.syntax` and the grammar, what is allowed and inferred from the checker
-(`probes`), what a word means from `meanings`.
+Which words there are, and what they mean, comes from `weftc.core.vocabulary`, the grammar and `meanings`; what is
+allowed and inferred from the checker (`probes`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from weftc.core.errors import Diagnostic
-from weftc.core.syntax import FUNCTIONS, INITIALISERS, NOISES, REDUCTIONS, TIE_RULES, WEIGHTINGS
-from weftc.language.check.weightings import ARGUMENTS, NO_TIES
+from weftc.core.vocabulary import FUNCTIONS, INITIALISERS, NOISES, REDUCTIONS, TIE_RULES, WEIGHTINGS
 from weftc.language.parse.grammar import load
 from weftc.language.parse.lexer import SECTIONS
 from weftc.tools.doc_tables.codes import codes
 from weftc.tools.doc_tables.ebnf import grammar, productions
-from weftc.tools.doc_tables.meanings import APPLIED, DRAWN, LEVELS, REDUCED, SECTION, STARTS, TIES, TYPES, WEIGHTS, WORD
+from weftc.tools.doc_tables.meanings import LEVELS, SECTION, TYPES, WORD
 from weftc.tools.doc_tables.probes import accepted, ask, sign, undefined
 
 
@@ -42,25 +41,25 @@ def weightings() -> str:
         assert not isinstance(found, Diagnostic), f"{kind} has no form that is always defined"
         empty = "with `where`" if undefined(f"a[i,j] = {_call(kind, 'where w[i] > 0')}") else "never"
         empty += ", and unless S is known > 0" if undefined(plain) else ""
-        rows.append((f"`{_written(kind)}`", WEIGHTS[kind], found.kind, _ties(kind), empty))
+        rows.append((f"`{_written(kind)}`", WEIGHTINGS[kind].meaning, found.kind, _ties(kind), empty))
     return markdown(("weighting", "weights", "stored as", "equal scores", "needs `else`"), rows)
 
 
 def _call(kind: str, clause: str = "", score: str = "D[i,j]") -> str:
     noise = " noise g[i,j]" if kind == "sample" else ""
-    argument = ", gamma" if kind == "normmax" else ", 3" if kind in ARGUMENTS else ""
+    argument = ", gamma" if kind == "normmax" else ", 3" if WEIGHTINGS[kind].argument else ""
     return f"{kind}[j]({score}{noise} {clause}{argument})"
 
 
 def _written(kind: str) -> str:
     noise = " noise g" if kind == "sample" else ""
-    argument = {"normmax": ", gamma"}.get(kind, ", N or P%" if kind in ARGUMENTS else "")
+    argument = {"normmax": ", gamma"}.get(kind, ", N or P%" if WEIGHTINGS[kind].argument else "")
     return f"{kind}[j](S{noise}{argument})"
 
 
 def _ties(kind: str) -> str:
     taken = [rule for rule in TIE_RULES if accepted(f"a[i,j] = {_call(kind, _tie(rule))}")]
-    return "`ties` " + ", ".join(taken) if taken else NO_TIES.get(kind, "make no difference")
+    return "`ties` " + ", ".join(taken) if taken else WEIGHTINGS[kind].ties or "make no difference"
 
 
 def _tie(rule: str) -> str:
@@ -74,7 +73,7 @@ def ties() -> str:
         found = ask(f"a[i,j] = argmin[j](D[i,j] {_tie(rule)})")
         assert not isinstance(found, Diagnostic)
         shown = "ties within EPS" if rule == "within" else f"ties {rule}"
-        rows.append((f"`{shown}`", TIES[rule], found.kind))
+        rows.append((f"`{shown}`", TIE_RULES[rule], found.kind))
     return markdown(("clause of `argmin` and `argmax`", "meaning", "stored as"), rows)
 
 
@@ -90,7 +89,7 @@ def reductions() -> str:
         rows.append(
             (
                 f"`{kind}[i] E`",
-                REDUCED[kind],
+                REDUCTIONS[kind],
                 of,
                 ", ".join(clauses),
                 ", ".join(empty) or "never: a sum of nothing is 0",
@@ -107,7 +106,7 @@ def functions() -> str:
         of = ", ".join(["numbers"] * number + ["vectors"] * vector)
         known = (sign(f"a[i] = {name}(u[i])") or sign(f"a[i] = {name}(m[i])") + " of what is > 0") if number else ""
         empty = "always: directly after it" if vector and undefined(f"a[i] = {name}(x[i])") else "no"
-        rows.append((f"`{name}(a)`", APPLIED[name], of, "" if known == " of what is > 0" else known, empty))
+        rows.append((f"`{name}(a)`", FUNCTIONS[name].meaning, of, "" if known == " of what is > 0" else known, empty))
     return markdown(("function", "value", "of", "sign known", "needs `else`"), rows)
 
 
@@ -138,7 +137,7 @@ def types() -> str:
         where = [word for word in ("inputs", "state") if accepted("c[j] = c[j]", _declared(word, field))]
         ranged = accepted("c[j] = c[j]", f"inputs {field} in [0, 1]\n")
         rows.append((f"`{name}`", meaning, ", ".join(where), "yes" if ranged else ""))
-    rows += [(f"`{name}`", f"noise: {DRAWN[name]}", "random", "") for name in NOISES]
+    rows += [(f"`{name}`", f"noise: {NOISES[name]}", "random", "") for name in NOISES]
     return markdown(("type", "a field of it holds", "declared under", "may have a range"), rows)
 
 
@@ -150,7 +149,7 @@ def _declared(section: str, field: str) -> str:
 
 def starts() -> str:
     """The ways an input starts."""
-    return markdown(("`init`", "rows of the source"), [(f"`{name}(x)`", STARTS[name]) for name in INITIALISERS])
+    return markdown(("`init`", "rows of the source"), [(f"`{name}(x)`", INITIALISERS[name]) for name in INITIALISERS])
 
 
 def error_codes() -> str:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from weftc.core.syntax import Binary, Call, Else, Equation, Expr, Norm, Num, Power, Reduce, Ref, Square, Weigh
 from weftc.core.types import Checked
+from weftc.core.vocabulary import DECIDING
 from weftc.interpreter.decisions import Tally
 from weftc.interpreter.environment import World, free, is_vector
 from weftc.interpreter.expressions import Evaluator
@@ -37,7 +38,6 @@ from weftc.interpreter.tables import Floats, ValueTable, applied, turned
 ROUNDINGS = 16  # of the numeric contract
 EPSILON = float(np.finfo(np.float64).eps)
 TRIALS = 4
-DECIDING = ("argmax", "argmin", "sample", "lowest", "highest", "normmax")
 
 
 @dataclass(frozen=True, slots=True)

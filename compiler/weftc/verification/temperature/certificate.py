@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from weftc.core.syntax import Expr, Neg, Ref, Weigh, walk
 from weftc.core.types import Checked
+from weftc.core.vocabulary import CHOICES
 from weftc.interpreter.decisions import Tally
 from weftc.interpreter.environment import World
 from weftc.interpreter.expressions import Evaluator
 from weftc.interpreter.rationals import ExactEvaluator
 from weftc.interpreter.sums import candidates
 from weftc.interpreter.tables import added, turned, union
-from weftc.passes.finite_temperature import CHOICES, tempered
+from weftc.passes.finite_temperature import tempered
 from weftc.passes.sharpness import sharpness_for
 from weftc.verification.steps.condition import bounds, tolerance
 from weftc.verification.steps.stepwise import Stepwise
