@@ -80,7 +80,7 @@ def laboratory(seed: int) -> Checkpoint:
         build.ffn("pos", stream, "relu", "pos", {"soft": 1.1}),
         build.ffn("sq", stream, "relu2", "sq", {"soft": 1.3, "x": 0.1}),
         build.ffn("lay", stream, "layer", "lay", {"norm": 0.9, "sq": 0.3}, {"x": 1}),
-        build.ffn("size", stream, "absolute", "size", {"dir": 0.3, "soft": 0.1, "lay": 0.01}),
+        build.ffn("size", stream, "abs", "size", {"dir": 0.3, "soft": 0.1, "lay": 0.01}),
     ]
     flag = build.ffn("pick", stream, "copy", "pick", {"pos": 1.5})
     b = np.concatenate([build.tensors["pick.a"] * 0.5, build.tensors["pick.a"][:1] * 0])

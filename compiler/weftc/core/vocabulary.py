@@ -52,6 +52,9 @@ FUNCTIONS: Mapping[str, FunctionTraits] = {
     "sqrt": FunctionTraits("the square root", domain="nonnegative", increasing=True, sign="nonnegative", zero=0.0),
     "relu": FunctionTraits("t where t > 0, else 0", vectors="each", sign="nonnegative", zero=0.0),
     "tanh": FunctionTraits("the hyperbolic tangent", vectors="each", increasing=True, zero=0.0),
+    "abs": FunctionTraits("t without its sign", vectors="each", sign="nonnegative", zero=0.0),
+    "sigmoid": FunctionTraits("1 / (1 + exp(-t))", vectors="each", increasing=True, sign="positive"),
+    "softplus": FunctionTraits("log(1 + exp(t))", vectors="each", increasing=True, sign="positive"),
     "unit": FunctionTraits("v / |v|", vectors="whole", numbers=False),
 }
 WEIGHTINGS: Mapping[str, WeightingTraits] = {

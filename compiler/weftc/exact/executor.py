@@ -684,7 +684,11 @@ def _per_row(name: str, a: Entry, b: Entry) -> Entry:
             return a.clipped().square()
         case "tanh":
             return a.tanh()
-        case "absolute":
+        case "sigmoid":
+            return ONE / (ONE + (-a).exp()) if a.low >= 0 else a.exp() / (ONE + a.exp())
+        case "softplus":
+            return (ONE + a.exp()).log() if a.high <= 0 else a + (ONE + (-a).exp()).log()
+        case "abs":
             return a.magnitude()
         case "copy":
             return a

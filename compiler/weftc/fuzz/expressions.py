@@ -36,9 +36,12 @@ from weftc.core.syntax import (
     Weigh,
     walk,
 )
+from weftc.core.vocabulary import FUNCTIONS
 from weftc.fuzz.vocabulary import COUNTED, SHARE, Vocabulary
 from weftc.language.parse.globals import LAYER
 
+NUMBER_FUNCTIONS = tuple(word for word, traits in FUNCTIONS.items() if traits.numbers)
+VECTOR_FUNCTIONS = tuple(word for word, traits in FUNCTIONS.items() if traits.vectors == "each")
 CONSTANTS = (0.5, 1.0, 2.0, 3.0, 0.25, 0.1)
 NEAR = (0.12345678, 0.12345699, 1.0000001, 1.0000002, 1000000.1, 1000000.4, 0.3333333333333333, 0.33333333333333337)
 LONG = (5, 6, 7, 8, 12)  # terms of a long sum
@@ -157,7 +160,7 @@ class RandomExpressions:
         return binary(op, self.number(at, depth), self.number(at, depth))
 
     def _function(self, at: Indices, depth: int) -> Expr:
-        match self.rng.choice(("exp", "log", "sqrt", "relu", "tanh")):
+        match self.rng.choice(NUMBER_FUNCTIONS):
             case "exp":
                 return Call(NOWHERE, "exp", Neg(NOWHERE, self.nonnegative(at, depth)))
             case "log":
@@ -239,7 +242,7 @@ class RandomExpressions:
         if v is None or other is None:
             return None
         if self.rng.random() < 0.5:
-            return Call(NOWHERE, self.rng.choice(("relu", "tanh")), v)
+            return Call(NOWHERE, self.rng.choice(VECTOR_FUNCTIONS), v)
         return Else(NOWHERE, Call(NOWHERE, "unit", v), other)
 
     # ---- over tokens -------------------------------------------------------------------------------------------------

@@ -38,7 +38,9 @@ FUNCTIONS = {
     "relu": "torch.relu({})",
     "relu2": "torch.relu({}).square()",
     "tanh": "torch.tanh({})",
-    "absolute": "torch.abs({})",
+    "abs": "torch.abs({})",
+    "sigmoid": "torch.sigmoid({})",
+    "softplus": "F.softplus({}, threshold=700.0)",
     "copy": "{}",
 }
 

@@ -35,6 +35,7 @@ from weftc.core.syntax import (
     Square,
     Weigh,
 )
+from weftc.core.vocabulary import FUNCTIONS
 from weftc.interpreter import rules
 from weftc.interpreter.environment import World, free
 
@@ -106,9 +107,11 @@ class ExactEvaluator:
         except Irrational:
             pass
         match node:
-            case Call(function="exp") | Weigh(kind="softmax", where=()):
+            case Weigh(kind="softmax", where=()):
                 return 1
-            case Call(function="sqrt" | "tanh", body=body):
+            case Call(function=function) if FUNCTIONS[function].sign == "positive":
+                return 1
+            case Call(function=function, body=body) if FUNCTIONS[function].increasing and FUNCTIONS[function].zero == 0:
                 return self.sign(body, at)
             case Neg(body=body):
                 found = self.sign(body, at)
@@ -345,10 +348,12 @@ def _unary(node: Neg | Square | Norm | Call, value: tuple[Fraction, ...]) -> Val
             return (abs(value[0]),)
         case Call(function="relu"):
             return tuple(max(v, Fraction(0)) for v in value)
+        case Call(function="abs"):
+            return tuple(map(abs, value))
         case Call(function="unit") if not any(value):
             return None
-        case Call(function="log") if value[0] <= 0:
+        case Call(function=function) if FUNCTIONS[function].domain == "positive" and value[0] <= 0:
             return None
-        case Call(function="sqrt") if value[0] < 0:
+        case Call(function=function) if FUNCTIONS[function].domain == "nonnegative" and value[0] < 0:
             return None
     raise Irrational

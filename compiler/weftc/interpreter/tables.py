@@ -249,18 +249,38 @@ def _tanh(a: ValueTable) -> tuple[Floats, Floats, Bools]:
     return np.tanh(a.data), a.error, np.ones_like(a.data, dtype=bool)
 
 
+def _sigmoid(a: ValueTable) -> tuple[Floats, Floats, Bools]:
+    small = np.exp(-np.abs(a.data))
+    data = np.where(a.data >= 0, 1.0, small) / (1 + small)
+    # its slope is at most 1/4, and that of its logarithm at most 1
+    error = np.minimum(a.error / 4, data * np.expm1(a.error)) + TINY
+    return data, error, np.ones_like(a.data, dtype=bool)
+
+
+def _softplus(a: ValueTable) -> tuple[Floats, Floats, Bools]:
+    data = np.maximum(a.data, 0.0) + np.log1p(np.exp(-np.abs(a.data)))
+    error = np.minimum(a.error, data * np.expm1(a.error)) + TINY  # likewise, with slopes of at most 1
+    return data, error, np.ones_like(a.data, dtype=bool)
+
+
 _FUNCTIONS: Mapping[str, Callable[[ValueTable], tuple[Floats, Floats, Bools]]] = {
     "log": _log,
     "sqrt": _sqrt,
     "exp": _exp,
     "tanh": _tanh,
+    "sigmoid": _sigmoid,
+    "softplus": _softplus,
+}
+_WITHOUT_ROUNDING: Mapping[str, Callable[[Floats], Floats]] = {
+    "relu": lambda data: np.maximum(data, 0.0),
+    "abs": np.abs,
 }
 
 
 def applied(function: str, a: ValueTable) -> ValueTable:
     """A function of every coordinate; `log` and `sqrt` are undefined outside their domains."""
-    if function == "relu":
-        return replace(a, data=np.maximum(a.data, 0.0))
+    if function in _WITHOUT_ROUNDING:
+        return replace(a, data=_WITHOUT_ROUNDING[function](a.data))
     with np.errstate(all="ignore"):
         data, error, inside = _FUNCTIONS[function](a)
         # NaN in the argument is an overflow, not a value outside the domain

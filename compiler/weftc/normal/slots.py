@@ -79,7 +79,7 @@ class Map:
     outer: all products of a coordinate of `a` with one of `b`      product: coordinate by coordinate
     dot: their inner product      contract: `b` is a table with one row per coordinate of `a`; sum over that axis
     pick: coordinate `place` of `a`      stack: the numbers `forms`, one below the other
-    the rest: the function of `form` (reciprocal, log, exp, sqrt, relu, tanh, copy, absolute); unit with `fallback`;
+    the rest: the function of `form` (reciprocal, log, exp, sqrt, relu, tanh, copy, abs); unit with `fallback`;
     select: `form` where slot `flag` is 1, `fallback` where it is 0
     """
 

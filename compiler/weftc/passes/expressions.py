@@ -260,7 +260,7 @@ def _function(cx: Context, node: Node) -> Poly:
     name, (body,) = node.kind, node.operands
     if name == "length":
         p = poly(cx, body)
-        return _length(cx, p) if p.width else _apply(cx, "absolute", p)
+        return _length(cx, p) if p.width else _apply(cx, "abs", p)
     if name == "unit":
         return _unit(cx, poly(cx, body), None)
     if cx.guarded and not in_domain(name, body):
@@ -282,7 +282,7 @@ def _apply(cx: Context, function: str, p: Poly) -> Poly:
 
 
 def _constant(function: str, value: Fraction) -> Fraction:
-    if function == "absolute":
+    if function == "abs":
         return abs(value)
     try:
         return Fraction(VALUES[function](float(value)))

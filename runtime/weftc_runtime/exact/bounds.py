@@ -35,7 +35,7 @@ def product_radius(a: Tensor, b: Tensor, ea: Tensor, eb: Tensor) -> Tensor:
 def function_radius(function: str, a: Tensor, radius: Tensor) -> Tensor:
     """Radius of an element-wise function of a; see `ir.FFN` for the functions."""
     size = a.abs()
-    if function in ("relu", "copy", "absolute"):
+    if function in ("relu", "copy", "abs"):
         return radius
     if function == "relu2":
         return widen(2 * size * radius + radius.square() + U * a.square() + TINY)
@@ -52,6 +52,10 @@ def function_radius(function: str, a: Tensor, radius: Tensor) -> Tensor:
         return widen(torch.where(size > 0, torch.minimum(radius / root, radius.sqrt()), radius.sqrt()) + U * root)
     if function == "tanh":
         return widen(radius + FUNCTION_ULPS * U)
+    if function == "sigmoid":
+        return widen(radius / 4 + FUNCTION_ULPS * U)
+    if function == "softplus":
+        return widen(radius + FUNCTION_ULPS * U * (size + 1))
     raise AssertionError(f"no bound for {function}")
 
 

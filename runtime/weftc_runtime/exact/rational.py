@@ -174,7 +174,7 @@ class RationalScores:
             return max(a, Fraction(0)) ** 2
         if ffn.function == "relu":
             return max(a, Fraction(0))
-        if ffn.function == "absolute":
+        if ffn.function == "abs":
             return abs(a)
         if ffn.function == "copy":
             return a

@@ -54,7 +54,9 @@ Function = Literal[
     "copy",
     "unit",
     "layer",
-    "absolute",
+    "abs",
+    "sigmoid",
+    "softplus",
     "select",
 ]
 HARD = frozenset({"argmax", "top", "normmax"})  # weightings that decide
@@ -81,7 +83,8 @@ class Slot:
 class FFN:
     """Token-wise: z' = carry z + out f(a z, b z).
 
-    product: a z * b z per row          reciprocal, log, exp, sqrt, relu, tanh, absolute, copy: f(a z) per row
+    product: a z * b z per row
+    reciprocal, log, exp, sqrt, relu, tanh, abs, sigmoid, softplus, copy: f(a z) per row
     relu2: relu(a z)^2 per row
     unit: a z / |a z|, and b z where a z is the zero vector (without b: an error): RMSNorm with gain 1/sqrt(d), eps 0
     layer: the same of a z minus the mean of its rows: LayerNorm with gain 1/sqrt(rows), eps 0

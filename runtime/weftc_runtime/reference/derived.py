@@ -20,7 +20,7 @@ from weftc_runtime.reference.bases import Bases, Blurred
 from weftc_runtime.reference.weights import Weights
 
 REASONS = 8  # rows of a fault that are named
-GROWING = ("product", "relu2", "relu", "absolute", "copy")  # functions that have a value wherever their arguments have
+GROWING = ("product", "relu2", "relu", "abs", "copy")  # functions that have a value wherever their arguments have
 
 
 class DerivedSlots:

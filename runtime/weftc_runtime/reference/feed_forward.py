@@ -34,7 +34,9 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "relu2": lambda a: torch.relu(a).square(),
     "tanh": torch.tanh,
-    "absolute": torch.abs,
+    "abs": torch.abs,
+    "sigmoid": torch.sigmoid,
+    "softplus": lambda a: torch.logaddexp(a, torch.zeros_like(a)),
     "copy": torch.clone,
 }
 _REASONS = {

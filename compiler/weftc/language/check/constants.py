@@ -13,6 +13,9 @@ VALUES: Mapping[str, Callable[[float], float]] = {
     "sqrt": math.sqrt,
     "tanh": math.tanh,
     "relu": lambda value: max(value, 0.0),
+    "abs": abs,
+    "sigmoid": lambda value: 1 / (1 + math.exp(-value)) if value > 0 else math.exp(value) / (1 + math.exp(value)),
+    "softplus": lambda value: max(value, 0.0) + math.log1p(math.exp(-abs(value))),
 }
 
 

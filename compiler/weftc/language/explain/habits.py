@@ -26,7 +26,6 @@ FOREIGN = {
     "function": "a name for an expression is a `let`",
 }
 FUNCTIONS = {
-    "abs": "|a| is the absolute value",
     "norm": "|v| is the length of a vector",
     "sq": "a^2 is the square",
     "square": "a^2 is the square",
@@ -36,7 +35,6 @@ FUNCTIONS = {
     "dist": "|a - b| is the distance",
     "distance": "|a - b| is the distance",
     "ln": "log(a) is the natural logarithm",
-    "sigmoid": "1 / (1 + exp(-a)) is the logistic function",
     "avg": "mean[i] v[i] is the average",
     "average": "mean[i] v[i] is the average",
     "top": "highest[i](S, 3) keeps the best three",

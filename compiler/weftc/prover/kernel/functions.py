@@ -59,8 +59,10 @@ class Functions(Products):
                 return self.power(self.relu(p), 2)
             case "tanh":
                 return self.tanh(p)
-            case "absolute":
+            case "abs":
                 return self.absolute(p)
+            case "sigmoid" | "softplus":
+                return self.lifted(lambda inside: self.holding(function, inside), p)
             case "copy":
                 return p
         raise KeyError(function)
@@ -195,7 +197,7 @@ class Functions(Products):
     def absolute(self, p: Poly) -> Poly:
         """|p|."""
         result = subtract(scale(self.relu(p), 2), p)
-        self.journal.note("absolute", "absolute", (freeze(p),), freeze(result))
+        self.journal.note("absolute", "abs", (freeze(p),), freeze(result))
         return result
 
     def tanh(self, p: Poly) -> Poly:

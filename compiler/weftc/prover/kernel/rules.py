@@ -82,7 +82,7 @@ _RULES = (
     ),
     Rule(
         "increasing",
-        "a ranking of s is one of s^2, and of exp(p) one of p; of -s and -exp(p) one of -s^2 and -p",
+        "a ranking of s is one of s^2, of exp(p), tanh(p), sigmoid(p), softplus(p) one of p; likewise with a minus",
         "argmax without a tolerance, or top; s >= 0: a product of roots and what is not negative, or |p|",
     ),
     Rule("one candidate", "its weight is 1", "it is always eligible, and no other key competes"),

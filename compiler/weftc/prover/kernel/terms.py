@@ -7,7 +7,7 @@ Equal things are the same number wherever they occur. What an atom stands for:
     count, position     number of tokens of an open set; place of a token in it
     sum        the sum of a monomial over all tokens of an open set
     weight     the weight that a choice gives to one key, or its largest score (data: `ChoiceTerm`, names, which key)
-    exp, log, sqrt, relu, tanh, inverse     functions of a polynomial
+    exp, log, sqrt, relu, tanh, sigmoid, softplus, inverse     functions of a polynomial
     above, atleast, nothing, differ         indicators: p > 0, p >= 0, p = 0, two tokens are not the same
 
 Tokens of open sets are small integers: 0 is the token that is being described. What an atom holds is written in names
@@ -167,7 +167,7 @@ class Terms:
 
     def _known_positive(self, kind: str, data: Any) -> bool:
         match kind:
-            case "exp" | "count" | "position":
+            case "exp" | "sigmoid" | "softplus" | "count" | "position":
                 return True
             case "field":
                 return data[0] in self.positive_fields

@@ -8,9 +8,10 @@ fixed set are written out one by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 from weftc.prover.kernel.functions import Functions
 from weftc.prover.kernel.polynomials import (
@@ -30,6 +31,7 @@ from weftc.prover.kernel.rules import NotAnInstance, Unproved
 from weftc.prover.kernel.terms import ChoiceTerm, WeighingTerm
 
 SHIFT_FREE = frozenset({"argmax", "top", "normmax", "sparsemax"})  # choices; their weights add up to one
+INCREASING = ("tanh", "sigmoid", "softplus")
 SCALE_FREE = frozenset({"argmax", "top", "normmax", "best"})
 ONE = number(1)
 LARGEST = WeighingTerm("best")
@@ -179,8 +181,8 @@ class Kernel(Functions):
         rows = [*keys.scores, keys.own] if keys.own is not None else list(keys.scores)
         ranks = rule.kind in ("argmax", "top") and rule.ties != "within"
         _, rows = self._unshifted(keys, self._in_order(keys, rows) if ranks else rows)
-        if ranks:
-            _, rows = self._unshifted(keys, self._in_order(keys, rows))
+        while ranks and (simpler := self._in_order(keys, rows)) != rows:
+            _, rows = self._unshifted(keys, simpler)
         free, names = self._names(keys, rows, empty)
         rule, rows, _ = self._unscaled(rule, [self.rename(p, names) for p in rows])
         choice = self._named(rule, keys, rows, names, empty)
@@ -195,8 +197,10 @@ class Kernel(Functions):
         return Keys(weights, empty, {} if keys.own is None else self.atom("weight", (choice, size, "own"), free))
 
     def _in_order(self, keys: Candidates, rows: list[Poly]) -> list[Poly]:
-        """Simpler scores in the same order: squares of lengths, exponents of exponentials."""
-        for simpler in (self._squared_length, self._exponent):
+        """Simpler scores in the same order: squares of lengths, exponents of exponentials, what a function is of."""
+        inside = (partial(self._inside, function) for function in INCREASING)
+        simplers: tuple[Callable[[Poly], tuple[int, Poly] | None], ...] = (self._squared_length, self._exponent, *inside)
+        for simpler in simplers:
             found = [simpler(row) for row in rows]
             signs = {one[0] for one in found if one is not None and one[1]}
             if len(signs) == 1 and None not in found:
@@ -232,6 +236,17 @@ class Kernel(Functions):
         if magnitude(c) != 1 or not mono or any(self.atoms[a].kind != "exp" for a, _ in mono):
             return None
         return (1 if c > 0 else -1), add({}, *({self._inside_exp(a): power} for a, power in mono))
+
+    def _inside(self, function: str, row: Poly) -> tuple[int, Poly] | None:
+        """The sign of a row, and what the function in it is of."""
+        ((mono, c), *more) = row.items() or (((), 0),)
+        if more or magnitude(c) != 1 or len(mono) != 1 or mono[0][1] != 1:
+            return None
+        atom = self.atoms[mono[0][0]]
+        if atom.kind != function:
+            return None
+        inside = self.open(atom.data, atom.tokens)
+        return (1, scale(inside, c)) if function == "tanh" else (1 if c > 0 else -1, inside)
 
     def _nobody(self, keys: Candidates) -> Poly:
         """1 where no key is eligible."""

@@ -239,10 +239,13 @@ def _atom(algebra: Products, a: int) -> Decimal | None:
     if atom.tokens:
         return None
     match atom.kind:
-        case "sqrt" | "log" | "inverse" | "tanh":
+        case "sqrt" | "log" | "inverse" | "tanh" | "sigmoid" | "softplus":
             value = numeric(algebra, dict(atom.data))
-            if value is None or (atom.kind != "tanh" and value <= 0):
+            if value is None or (atom.kind in ("sqrt", "log", "inverse") and value <= 0):
                 return None
+            if atom.kind in ("sigmoid", "softplus"):
+                power = value.exp()
+                return power / (1 + power) if atom.kind == "sigmoid" else (1 + power).ln()
             if atom.kind == "inverse":
                 return 1 / value
             if atom.kind == "tanh":

@@ -318,13 +318,17 @@ def _function(name: str, a: ErrorRange, b: ErrorRange | None, traced: Floats) ->
             return _product(a, b)
         case "relu2":
             return _product(a, a)
-        case "copy" | "relu" | "absolute":
+        case "copy" | "relu" | "abs":
             return a
         case "select":
             assert b is not None
             return a.either(ErrorRange(b.size[:-1], b.error[:-1]))
         case "tanh":
             return ErrorRange(np.minimum(a.size, 1.0), np.minimum(a.error, 1.0) + 4 * U)
+        case "sigmoid":
+            return ErrorRange(np.ones_like(a.size), np.minimum(a.error / 4, 1.0) + 4 * U)
+        case "softplus":
+            return ErrorRange(a.size + 1, a.error + 4 * U * (a.size + 1))
         case "sqrt":
             root = np.sqrt(a.size)
             return ErrorRange(root, np.minimum(a.error / np.maximum(traced, np.sqrt(a.error) + TINY), root) + U * root)

@@ -94,11 +94,11 @@ class _Sizes:
                 return float(np.sqrt(self._width(body))) * self.of(body)
             case Else(body=body, fallback=fallback):
                 return max(self.of(body), self.of(fallback))
-            case Call(function="relu", body=body):
-                return self.of(body)
             case Call(function="exp", body=body):
                 return self._computed(node) * (1 + self.of(body))
-            case Call(function="log" | "sqrt" | "tanh" | "unit", body=body):
+            case Call(function="relu" | "abs", body=body):
+                return self.of(body)
+            case Call(body=body):  # they change by no more than their argument, relative to what it is
                 return 1 + self.of(body)
             case Weigh(kind="softmax" | "sparsemax" | "normalize" as kind, score=score):
                 return 1.0 if kind == "normalize" else 1 + self.of(score)

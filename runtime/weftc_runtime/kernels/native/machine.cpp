@@ -317,7 +317,7 @@ struct Written {
   }
 };
 
-enum Function { PRODUCT, RECIPROCAL, LOG, EXP, SQRT, RELU, RELU2, TANH, COPY, UNIT, LAYERED, ABSOLUTE, SELECT };
+enum Function { PRODUCT, RECIPROCAL, LOG, EXP, SQRT, RELU, RELU2, TANH, COPY, UNIT, LAYERED, ABSOLUTE, SELECT, SIGMOID, SOFTPLUS };
 
 // Token by token: slots = carry z + out f(A z, B z).
 struct Map : Instruction {
@@ -416,6 +416,8 @@ struct Map : Instruction {
         case RELU2: v[e] = w > 0 ? w * w : 0; break;
         case TANH: v[e] = std::tanh(w); break;
         case ABSOLUTE: v[e] = std::fabs(w); break;
+        case SIGMOID: v[e] = w >= 0 ? 1 / (1 + std::exp(-w)) : std::exp(w) / (1 + std::exp(w)); break;
+        case SOFTPLUS: v[e] = std::fmax(w, 0) + std::log1p(std::exp(-std::fabs(w))); break;
         case SELECT: v[e] = last[e] > 0.5 ? w : y[e]; break;
         default: break;
       }
