@@ -66,6 +66,7 @@ WEIGHTINGS: Mapping[str, WeightingTraits] = {
     ),
     "softmax": WeightingTraits("exp(S) / sum of exp(S)"),
     "sparsemax": WeightingTraits("the nearest point of the simplex to S"),
+    "entmax15": WeightingTraits("max(0, S/2 - t)^2, with t such that they add up to 1"),
     "normmax": WeightingTraits(
         "even on the best m; m is the smallest with gamma * (sum of gaps of the best m to the next) >= 1",
         decides=True,

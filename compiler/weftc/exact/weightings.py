@@ -37,6 +37,8 @@ def weights(rule: Weighting, scores: Scores) -> Weights | None:
             return _shares(dict(scores))
         case "sparsemax":
             return _sparsemax(scores)
+        case "entmax15":
+            return _entmax15(scores)
     raise AssertionError(f"{rule.kind} has no weights")
 
 
@@ -117,3 +119,20 @@ def _inside(scores: Scores, ranked: list[int], many: int) -> bool:
     """Whether the last of the best `many` candidates has a weight above 0 among them."""
     last = scores[ranked[many - 1]]
     return total([scores[key] - last for key in ranked[:many]]) < ONE
+
+
+def _entmax15(scores: Scores) -> Weights:
+    """max(0, s/2 - t)^2: the best m have weight if the squares of their leads over the m-th add up to less than 1."""
+    half = {key: score / exact(2) for key, score in scores.items()}
+    ranked = _ranked(half)
+    many = 1
+    while many < len(ranked):
+        leads = [half[key] - half[ranked[many]] for key in ranked[:many]]
+        if total([lead.square() for lead in leads]) >= ONE:
+            break
+        many += 1
+    inside = ranked[:many]
+    mean = total([half[key] for key in inside]) / exact(many)
+    left = ONE - total([(half[key] - mean).square() for key in inside])
+    threshold = mean - (left / exact(many)).sqrt()
+    return {key: (half[key] - threshold).clipped().square() if key in inside else ZERO for key in scores}

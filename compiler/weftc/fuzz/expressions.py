@@ -304,6 +304,7 @@ class RandomExpressions:
                 "softmax",
                 "softmax",
                 "sparsemax",
+                "entmax15",
                 "normmax",
                 "lowest",
                 "highest",

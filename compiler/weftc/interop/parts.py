@@ -138,6 +138,24 @@ def sparsemax(score: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(eligible, (shifted - threshold).clamp_min(0), torch.zeros_like(score)), none
 
 
+def entmax15(score: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
+    """max(0, s/2 - t)^2, t such that the weights add up to 1."""
+    none = ~eligible.any(-1, keepdim=True)
+    best = torch.where(none, torch.zeros_like(score[..., :1]), masked(score, eligible).amax(-1, keepdim=True))
+    half = torch.where(eligible, score - best, torch.full_like(score, -4)).clamp_min(-4) / 2
+    ordered = half.sort(dim=-1, descending=True).values
+    rank = torch.arange(1, score.shape[-1] + 1, device=score.device).to(score.dtype)
+    leads = ordered.square().cumsum(-1) - 2 * ordered * ordered.cumsum(-1) + rank * ordered.square()
+    size = ((ordered > -1) & (leads < 1)).sum(-1, keepdim=True).clamp_min(1)
+    inside = half >= ordered.gather(-1, size - 1)
+    size = inside.sum(-1, keepdim=True).to(score.dtype)
+    zero = torch.zeros_like(score)
+    mean = torch.where(inside, half, zero).sum(-1, keepdim=True) / size
+    apart = torch.where(inside, half - mean, zero).square().sum(-1, keepdim=True)
+    threshold = mean - ((1 - apart) / size).sqrt()
+    return torch.where(eligible & inside, (half - threshold).clamp_min(0).square(), zero), none
+
+
 def softmax(score: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
     """exp(s) / sum of exp(s) over the candidates."""
     none = ~eligible.any(-1, keepdim=True)

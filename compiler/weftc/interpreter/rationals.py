@@ -255,7 +255,7 @@ class ExactEvaluator:
 
     def _weighed(self, node: Weigh, at: Tokens, also: Sequence[Condition] = ()) -> Weights:
         """The weights of all keys for one query; None where no key is eligible or the mass is zero."""
-        if node.kind == "softmax":
+        if node.kind in ("softmax", "entmax15"):
             raise Irrational
         keys = self._eligible(node.index, (*node.where, *also), at)
         scores = self._each(node.score, node.index, keys, at) if keys else None

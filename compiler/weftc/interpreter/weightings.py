@@ -4,6 +4,7 @@
     softmax     exp(score - largest score) over their sum
     normalize   scores over their sum
     sparsemax   the nearest point of the simplex, denominator 1
+    entmax15    max(0, score/2 - t)^2 with t such that they add up to one, denominator 1
 
 A query without an eligible key, or whose denominator is exactly zero, has no weights: its value is undefined.
 """
@@ -14,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +28,7 @@ from weftc.interpreter.environment import free
 from weftc.interpreter.exponentials import largest, ratio_weights, shifted_exp
 from weftc.interpreter.rationals import Irrational
 from weftc.interpreter.sums import candidates, indicator, only, summed
-from weftc.interpreter.tables import ROUND, Bools, ValueTable, union
+from weftc.interpreter.tables import ROUND, Bools, Floats, ValueTable, union
 
 if TYPE_CHECKING:
     from weftc.interpreter.expressions import Evaluator
@@ -64,8 +66,9 @@ def _weighed(evaluator: Evaluator, node: Weigh, also: Sequence[Condition]) -> We
     else:
         scores = evaluator.table(node.score)
         shift = largest(scores, index, size, counted)
-        if node.kind == "sparsemax":
-            return _sparsemax(tables.added(scores, tables.negated(shift)), index, size, counted)
+        if node.kind in _THRESHOLDS:
+            shifted = tables.added(scores, tables.negated(shift))
+            return _above_threshold(_THRESHOLDS[node.kind], shifted, index, size, counted)
         numerator = shifted_exp(scores, shift)
     denominator = summed(numerator, index, size, counted)
     if node.kind == "normalize":
@@ -98,24 +101,55 @@ def sharp(evaluator: Evaluator, node: Weigh) -> ValueTable:
     return replace(value, error=np.broadcast_to(bound[..., np.newaxis], value.data.shape))
 
 
-def _sparsemax(shifted: ValueTable, index: str, size: int, counted: ValueTable | None) -> WeightTable:
-    """Weights max(0, z - t) of scores z whose largest is 0, with t such that they add up to one."""
+@dataclass(frozen=True, slots=True)
+class _Threshold:
+    """Weights f(z - t) of scores z >= t, with t such that they add up to one."""
+
+    weight: Callable[[Floats], Floats]  # f
+    solve: Callable[[list[float]], float]  # the scores from the best one down -> t
+    slope: float  # a weight moves by at most this times the largest move of a score
+    rounding: Callable[[int], float]  # of weights among so many scores; all numbers that matter are below one
+
+
+def _sparse_threshold(ranked: list[float]) -> float:
+    best = [m for m, (z, total) in enumerate(zip(ranked, accumulate(ranked), strict=True), 1) if 1 + m * z > total]
+    m = max(best, default=1)
+    return (math.fsum(ranked[:m]) - 1) / m
+
+
+def _entmax_threshold(ranked: list[float]) -> float:
+    """Half the scores, u: the m best have weight if the squares of their leads over the m-th add up to less than 1."""
+    half = [z / 2 for z in ranked if z > -2]
+    m = 1
+    while m < len(half) and math.fsum((u - half[m]) ** 2 for u in half[:m]) < 1:
+        m += 1
+    mean = math.fsum(half[:m]) / m
+    return 2 * (mean - math.sqrt((1 - math.fsum((u - mean) ** 2 for u in half[:m])) / m))
+
+
+_THRESHOLDS = {
+    "sparsemax": _Threshold(lambda z: z, _sparse_threshold, 2, lambda size: 16 * ROUND),
+    "entmax15": _Threshold(lambda z: (z / 2) ** 2, _entmax_threshold, 2, lambda size: 16 * (size + 1) * ROUND),
+}
+
+
+def _above_threshold(
+    rule: _Threshold, shifted: ValueTable, index: str, size: int, counted: ValueTable | None
+) -> WeightTable:
+    """Weights by a threshold, of scores whose largest is 0."""
     rows = tuple(a for a in union(shifted.axes, counted.axes if counted else ()) if a != index)
     z, error, keep, lost = candidates(shifted, index, size, counted, rows)
     ranked = -np.sort(-np.where(keep, z, -np.inf), axis=-1)
-    place = np.arange(1, size + 1)
-    with np.errstate(all="ignore"):
-        support = np.sum(1 + place * ranked > np.cumsum(ranked, axis=-1), axis=-1)
-    threshold = np.empty(ranked.shape[:-1])
+    threshold = np.zeros(ranked.shape[:-1])
     for at in np.ndindex(*threshold.shape):
-        m = max(1, int(support[at]))
-        threshold[at] = (math.fsum(ranked[at][:m].tolist()) - 1) / m if np.isfinite(ranked[at][0]) else 0.0
-    weights = np.where(keep, np.maximum(z - threshold[..., np.newaxis], 0.0), 0.0)
-    # the threshold moves by at most as much as the scores do; all numbers that matter are below one
-    spread = np.where(keep, 2 * np.max(np.where(keep, error, 0.0), axis=-1, keepdims=True) + 16 * ROUND, 0.0)
+        threshold[at] = rule.solve(ranked[at].tolist()) if np.isfinite(ranked[at][0]) else 0.0
+    weights = np.where(keep, rule.weight(np.maximum(z - threshold[..., np.newaxis], 0.0)), 0.0)
+    moved = rule.slope * np.max(np.where(keep, error, 0.0), axis=-1, keepdims=True)
+    spread = np.where(keep, moved + rule.rounding(size), 0.0)
     everywhere = np.broadcast_to(True, (*weights.shape, 1))
     numerator = tables.made((*rows, index), weights[..., np.newaxis], spread[..., np.newaxis], everywhere)
-    return WeightTable(numerator, indicator(rows, keep.any(axis=-1) & ~lost, keep.any(axis=-1) & ~lost))
+    some = keep.any(axis=-1)
+    return WeightTable(numerator, indicator(rows, some & ~lost, some & ~lost))
 
 
 # ---- hard weightings -------------------------------------------------------------------------------------------------

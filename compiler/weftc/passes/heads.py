@@ -40,8 +40,8 @@ from weftc.passes.polynomial import (
     weigh,
 )
 from weftc.passes.scores import cleared, linear_form, score_of
+from weftc_runtime.format.program import SHIFT_FREE
 
-SHIFT_FREE = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # unchanged by a constant per query
 EXACT = frozenset({"argmax", "top", "normmax"})  # these decide: their scores must not be rounded
 BELONGS = (
     "only softmax and normalize without `where` can be stored on the other token; inside a sum it lowers: "

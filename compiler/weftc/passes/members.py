@@ -21,7 +21,7 @@ from weftc.passes.polynomial import Dot, HeadRule, OneHotId, Poly, Vector, axes,
 
 ROWS = Fraction(2**31)  # Y
 LINEAR = ("sum", "normalize")
-OFFSET = ("argmax", "softmax", "sparsemax", "normmax", "exp")
+OFFSET = ("argmax", "softmax", "sparsemax", "entmax15", "normmax", "exp")
 WITHOUT = {"top": "a ranking that counts its candidates", "lse": "logsumexp", "max": "max or min"}
 SelfKey = Literal["last"] | Form | None
 

@@ -257,7 +257,7 @@ class RationalScores:
         weights: dict[int, Fraction]
         if kind in HARD:
             weights = {k: Fraction(1, len(candidates)) for k in candidates}
-        elif kind in ("softmax", "exp", "lse"):
+        elif kind in ("softmax", "exp", "lse", "entmax15"):
             raise NotRational(kind)
         else:
             scores = {k: self.candidate(head, level, query, k) for k in candidates}

@@ -41,7 +41,9 @@ from typing import Literal, TypeAlias
 FORMAT = 1  # version of everything below; a reader refuses newer files
 
 Roles = Literal["field", "constant", "derived", "scratch"]
-WeightingKind = Literal["argmax", "softmax", "sparsemax", "normmax", "top", "normalize", "sum", "exp", "lse", "max"]
+WeightingKind = Literal[
+    "argmax", "softmax", "sparsemax", "entmax15", "normmax", "top", "normalize", "sum", "exp", "lse", "max"
+]
 Function = Literal[
     "product",
     "reciprocal",
@@ -60,7 +62,7 @@ Function = Literal[
     "select",
 ]
 HARD = frozenset({"argmax", "top", "normmax"})  # weightings that decide
-SHIFT_FREE = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # unchanged by a constant per query
+SHIFT_FREE = HARD | {"softmax", "sparsemax", "entmax15"}  # unchanged by a constant per query
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Soft:
 
 
 def soften(kind: str, scores: Tensor, eligible: Tensor) -> Soft:
-    """softmax, sparsemax, normalize, sum or exp of the eligible scores."""
+    """softmax, sparsemax, entmax15, normalize, sum or exp of the eligible scores."""
     none = ~eligible.any(1)
     if kind in ("sum", "exp"):
         numbers = scores.exp() if kind == "exp" else scores
@@ -39,8 +39,7 @@ def soften(kind: str, scores: Tensor, eligible: Tensor) -> Soft:
     if kind == "softmax":
         numbers = torch.where(eligible, shifted, -torch.inf).exp()
         return Soft(numbers, torch.where(none, 1.0, exact_sum(numbers, 1)), none)
-    assert kind == "sparsemax"
-    return Soft(sparsemax(shifted, eligible), None, none)
+    return Soft({"sparsemax": sparsemax, "entmax15": _entmax15}[kind](shifted, eligible), None, none)
 
 
 def _peak(scores: Tensor, eligible: Tensor) -> Tensor:
@@ -62,6 +61,27 @@ def sparsemax(shifted: Tensor, eligible: Tensor) -> Tensor:
     size = support.sum(1, keepdim=True).clamp_min(1)
     threshold = (exact_sum(torch.where(support, shifted, 0.0), 1)[:, None] - 1) / size
     return torch.where(support, (shifted - threshold).clamp_min(0.0), 0.0)
+
+
+def _entmax15(shifted: Tensor, eligible: Tensor) -> Tensor:
+    """max(0, u - t)^2 of half the scores u, t such that the weights sum to 1.
+
+    The m best have weight if the squares of their leads over the m-th add up to less than 1; with their mean and the
+    sum of squares around it, t = mean - sqrt((1 - squares) / m).
+    """
+    half = shifted / 2
+    ordered = half.detach().masked_fill(~eligible, -torch.inf).sort(1, descending=True).values
+    rank = torch.arange(1, ordered.shape[1] + 1, device=ordered.device)
+    candidate = ordered > -1
+    best = torch.where(candidate, ordered, 0.0)
+    leads = best.square().cumsum(1) - 2 * best * best.cumsum(1) + rank * best.square()
+    count = (candidate & (leads < 1)).sum(1, keepdim=True).clamp_min(1)
+    support = eligible & (half.detach() >= ordered.gather(1, count - 1))
+    size = support.sum(1, keepdim=True).clamp_min(1)
+    mean = exact_sum(torch.where(support, half, 0.0), 1)[:, None] / size
+    apart = exact_sum(torch.where(support, half - mean, 0.0).square(), 1)[:, None]
+    threshold = mean - ((1 - apart).clamp_min(0.0) / size).sqrt()
+    return torch.where(support, (half - threshold).clamp_min(0.0).square(), 0.0)
 
 
 def log_sum_exp(scores: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,6 +109,9 @@ def spread(kind: str, scores: Tensor, radius: Tensor, eligible: Tensor, numerato
         length = torch.linalg.vector_norm(radius, dim=1, keepdim=True)
         own = 4 * U * (scores.shape[1] + 4) + 2 * U * (scores - _peak(scores, eligible)).abs().clamp_max(1)
         return widen(torch.where(eligible, length + own, 0.0))
+    if kind == "entmax15":  # a weight moves by at most twice the largest move of a score
+        moved = 2 * radius.amax(1, keepdim=True) + 16 * U * (scores.shape[1] + 4)
+        return widen(torch.where(eligible, moved, 0.0))
     if kind == "softmax":
         radius = radius + 2 * U * (scores - _peak(scores, eligible)).abs()
     return widen(torch.where(eligible, numerators * (torch.expm1(radius) + FUNCTION_ULPS * U) + 2.0**-1074, 0.0))

@@ -78,7 +78,9 @@ _RULES = (
     Rule("shares", "softmax: w = exp(s) m / mass;  normalize: w = s m / mass"),
     Rule("plain weights", "sum: w = s m;  exp: w = exp(s) m"),
     Rule(
-        "choice", "a choice among c s + t is one among s", "c > 0 (c = 1 for sparsemax); t is that of every candidate"
+        "choice",
+        "a choice among c s + t is one among s",
+        "c > 0 (c = 1 for sparsemax and entmax15); t is that of every candidate",
     ),
     Rule(
         "increasing",

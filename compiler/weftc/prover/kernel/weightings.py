@@ -30,7 +30,7 @@ from weftc.prover.kernel.polynomials import (
 from weftc.prover.kernel.rules import NotAnInstance, Unproved
 from weftc.prover.kernel.terms import ChoiceTerm, WeighingTerm
 
-SHIFT_FREE = frozenset({"argmax", "top", "normmax", "sparsemax"})  # choices; their weights add up to one
+SHIFT_FREE = frozenset({"argmax", "top", "normmax", "sparsemax", "entmax15"})  # choices; their weights add up to one
 INCREASING = ("tanh", "sigmoid", "softplus")
 SCALE_FREE = frozenset({"argmax", "top", "normmax", "best"})
 ONE = number(1)
@@ -198,8 +198,8 @@ class Kernel(Functions):
 
     def _in_order(self, keys: Candidates, rows: list[Poly]) -> list[Poly]:
         """Simpler scores in the same order: squares of lengths, exponents of exponentials, what a function is of."""
-        inside = (partial(self._inside, function) for function in INCREASING)
-        simplers: tuple[Callable[[Poly], tuple[int, Poly] | None], ...] = (self._squared_length, self._exponent, *inside)
+        simplers: list[Callable[[Poly], tuple[int, Poly] | None]] = [self._squared_length, self._exponent]
+        simplers += [partial(self._inside, function) for function in INCREASING]
         for simpler in simplers:
             found = [simpler(row) for row in rows]
             signs = {one[0] for one in found if one is not None and one[1]}

@@ -25,13 +25,13 @@ from weftc_runtime.data.hooks import HookBlock
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.errors import WeftRuntimeError
 from weftc_runtime.format.basis import bases_of
-from weftc_runtime.format.program import Attend, Head, Program
+from weftc_runtime.format.program import SHIFT_FREE, Attend, Head, Program
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.model import Model
 
 Array = NDArray[Any]
 WORK = 2_000_000  # pairs of tokens times the columns of a token that the heads of a layer may go through
-SHARES = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top", "normalize"})  # weights that sum to one
+SHARES = SHIFT_FREE | {"normalize"}  # weights that sum to one
 
 
 @dataclass(slots=True)

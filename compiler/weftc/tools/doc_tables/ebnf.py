@@ -73,7 +73,7 @@ def _words() -> dict[str, str]:
 
 def _lists() -> dict[str, str]:
     """Terminals that stand for one of several words."""
-    listed = ((name, re.fullmatch(r"/\(([a-z|]+)\)\\b/", body)) for name, body in _terminals())
+    listed = ((name, re.fullmatch(r"/\(([a-z0-9|]+)\)\\b/", body)) for name, body in _terminals())
     return {name: " | ".join(f'"{word}"' for word in words[1].split("|")) for name, words in listed if words}
 
 

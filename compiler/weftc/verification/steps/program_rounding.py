@@ -282,7 +282,7 @@ class Analysis:
             return ErrorRange(size, size * (score.error + 4 * U) + value.error)
         # an offset for tokens that are no members is added and taken away again, exactly: a condition bounds it
         exact = self.model.program.options.get("members") == "offset"
-        soft = np.minimum(2 * score.error, 1.0) if kind in ("softmax", "sparsemax") and not exact else 0.0
+        soft = np.minimum(2 * score.error, 1.0) if kind in ("softmax", "sparsemax", "entmax15") and not exact else 0.0
         return ErrorRange(value.size, value.error + (soft + 2 * U) * value.size)
 
     def _score(self, score: Score, head: Head, state: Mapping[str, ErrorRange]) -> ErrorRange:

@@ -100,7 +100,7 @@ class _Sizes:
                 return self.of(body)
             case Call(body=body):  # they change by no more than their argument, relative to what it is
                 return 1 + self.of(body)
-            case Weigh(kind="softmax" | "sparsemax" | "normalize" as kind, score=score):
+            case Weigh(kind="softmax" | "sparsemax" | "entmax15" | "normalize" as kind, score=score):
                 return 1.0 if kind == "normalize" else 1 + self.of(score)
             case Weigh():
                 return 1.0
