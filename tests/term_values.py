@@ -134,10 +134,14 @@ class World:
                 return value.sqrt() if value.sign() > 0 else ZERO
             case "relu":
                 return value.clipped()
-            case "absolute":
+            case "abs":
                 return value.magnitude()
             case "tanh":
                 return value.tanh()
+            case "sigmoid":
+                return ONE / (ONE + (-value).exp())
+            case "softplus":
+                return (ONE + value.exp()).log()
         raise AssertionError(f"no function {kind}")
 
     # ---- weightings --------------------------------------------------------------------------------------------------
@@ -258,7 +262,7 @@ def _holds(world: World, one: Application, tokens: dict[int, int]) -> bool:
     match one.operation:
         case "product":
             return same(world.mono(operands[0], tokens), world.value(result, tokens))
-        case "inverse" | "exp" | "log" | "sqrt" | "relu" | "absolute" | "tanh":
+        case "inverse" | "exp" | "log" | "sqrt" | "relu" | "abs" | "tanh":
             return same(world.function(one.operation, world.value(operands[0], tokens)), world.value(result, tokens))
         case ">" | ">=":
             sign = world.value(operands[0], tokens).sign()

@@ -178,7 +178,7 @@ def test_the_seed_is_of_the_day_and_is_told(chosen: str | None) -> None:
     """Nobody picks a seed that passes: without WEFTC_FUZZ_SEED it is the date."""
     setting = {name: value for name, value in os.environ.items() if name != "WEFTC_FUZZ_SEED"}
     setting |= {} if chosen is None else {"WEFTC_FUZZ_SEED": chosen}
-    run = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "test_architecture.py"]
+    run = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "project/test_architecture.py"]
     before = f"{datetime.now(UTC):%Y%m%d}"
     done = subprocess.run(run, cwd=Path(__file__).parents[1], env=setting, capture_output=True, text=True, check=True)
     (seed,) = re.findall(r"random specs: seed (\d+)", done.stdout)

@@ -134,7 +134,7 @@ class Machine:
                 yield inverse
                 yield kernel.multiply(inverse, kernel.nothing(p))
             case 4:
-                names = ["exp", "log", "sqrt", "relu", "tanh", "absolute", "relu2"]
+                names = ["exp", "log", "sqrt", "relu", "tanh", "abs", "sigmoid", "softplus", "relu2"]
                 yield kernel.apply(self.pick(st.sampled_from(names)), p)
             case 5:
                 yield kernel.compare(self.pick(st.sampled_from([">", ">=", "<", "<="])), p)
@@ -390,7 +390,7 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     **dict.fromkeys(["sum", "weights add up"], added_up),
     "shares": weigh("softmax", "normalize"),
     "plain weights": weigh("sum", "exp"),
-    "choice": weigh("argmax", "top", "normmax", "sparsemax"),
+    "choice": weigh("argmax", "top", "normmax", "sparsemax", "entmax15"),
     "one candidate": lambda kernel: kernel.weigh(
         WeighingTerm("argmax"), Candidates((field_(kernel, "x"),), (number(1),))
     ),
