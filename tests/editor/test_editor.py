@@ -175,7 +175,7 @@ def test_what_stands_in_a_spec_is_offered_where_it_stands(spec: str) -> None:
 @pytest.mark.parametrize(
     ("mark", "some", "none"),
     [
-        ("|x[i] - ¦c[j]|^2    #", ["c[j]", "x[i]", "softmax", "sum", "sqrt"], ["layer", "where", "spread"]),
+        ("|x[i] - ¦c[j]|^2    #", ["c[j]", "x[i]", "softmax", "sum", "sqrt"], ["tokens", "where", "spread"]),
         ("inputs  x[i] : ¦R^d", ["R", "unit", "onehot", "simplex"], ["gumbel", "exp", "x[i]"]),
         ("init ¦spread", ["spread", "random", "first", "copy"], ["x[i]", "layer"]),
         ("mean[i] x[¦i]", ["i"], ["j", "x[i]"]),
