@@ -63,8 +63,12 @@ def load(
     deterministic: bool = False,
     group: Any = None,
     shared: Iterable[str] | None = None,
+    freeze: str | Iterable[str] = (),
 ) -> Model:
     """The model in a checkpoint, as an `nn.Module`; frozen unless `trainable`.
+
+    `freeze` says what stays as it is while a trainable model is trained: "head:y", "slot:x" or "slot:points.x" (what
+    reads or writes it), "kind:scores" (or masks, values, mlp, carry, basis); one word or several.
 
     `dtype` is float64 unless given, as torch's or by its name ("float32").
 
@@ -80,7 +84,7 @@ def load(
     from weftc_runtime import load as load_model
 
     dtype = dtype or torch.float64
-    return load_model(source, dtype, device, trainable, backend, deterministic, group, shared)
+    return load_model(source, dtype, device, trainable, backend, deterministic, group, shared, freeze)
 
 
 def verify(

@@ -25,6 +25,7 @@ from weftc.commands import check as command_check
 from weftc.commands import circuit as command_circuit
 from weftc.commands import compile as command_compile
 from weftc.commands import completion as command_completion
+from weftc.commands import distance as command_distance
 from weftc.commands import explain as command_explain
 from weftc.commands import export as command_export
 from weftc.commands import fmt as command_fmt
@@ -57,6 +58,7 @@ COMMANDS: dict[str, ModuleType] = {
     "inspect": command_inspect,
     "export": command_export,
     "circuit": command_circuit,
+    "distance": command_distance,
     "report": command_report,
     "plot": command_plot,
     "list": command_list,

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from weftc_runtime import freezing
 from weftc_runtime.data import answers
 from weftc_runtime.data.arrays import tensor_of
 from weftc_runtime.data.hooks import LayerSites, Named, blocks
@@ -29,8 +30,10 @@ from weftc_runtime.format.display import model_html, model_line
 from weftc_runtime.format.program import Program
 from weftc_runtime.format.tensor_checks import check_values
 from weftc_runtime.format.writes import stated
+from weftc_runtime.freezing import Words
 from weftc_runtime.kernels.devices import Placement
 from weftc_runtime.kernels.threads import alone, safely
+from weftc_runtime.machines import gradients
 from weftc_runtime.machines.choose import Planner, check_backend, given_apart, hindrance
 from weftc_runtime.machines.collective import ALONE, ProcessGroup
 from weftc_runtime.machines.conditions import short_leads
@@ -42,6 +45,7 @@ from weftc_runtime.machines.sharded import refuse_what_cannot_be_shared
 from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, site_names
 from weftc_runtime.plan.instructions import Plan
 from weftc_runtime.plan.prepared import Prepared
+from weftc_runtime.reference.backend import Reference
 from weftc_runtime.reference.weights import Weights
 
 DTYPES = (torch.float32, torch.float64)
@@ -61,8 +65,11 @@ def load(
     deterministic: bool = False,
     group: Any = None,
     shared: Iterable[str] | None = None,
+    freeze: Words = (),
 ) -> Model:
     """The model of a checkpoint, or of the file at a path. `backend`: auto, reference or planned.
+
+    `freeze`: what stays as it is while a `trainable` model is trained: head:NAME, slot:NAME, kind:NAME (`freezing`).
 
     `deterministic`: sums with soft weights, too, get the same bits whatever the blocks, threads and batches.
     A `device` without float64 takes `dtype=torch.float32`: it looks for best keys, and the CPU does all else.
@@ -70,7 +77,7 @@ def load(
     size unless some are named) and all rows of every other, and gets the outputs of its rows.
     """
     checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source)
-    return Model(checkpoint, dtype, device, trainable, backend, deterministic, group, shared)
+    return Model(checkpoint, dtype, device, trainable, backend, deterministic, group, shared, freeze)
 
 
 @dataclass(slots=True)
@@ -95,6 +102,7 @@ class Model(nn.Module):
         deterministic: bool = False,
         group: Any = None,
         shared: Iterable[str] | None = None,
+        freeze: Words = (),
     ) -> None:
         super().__init__()
         dtype = dtype_of(dtype)
@@ -118,6 +126,9 @@ class Model(nn.Module):
         for name, array in checkpoint.tensors.items():
             tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=self._placement.state)
             self._owners[name] = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
+        if freeze and not trainable:
+            raise RunError("`freeze` names what is not trained; give trainable=True too")
+        freezing.freeze(self, freeze)
         streams = tuple(stream.name for stream in program.streams)
         self.prelude = blocks(program.prelude, streams)
         self.blocks = blocks(program.layer, streams)
@@ -187,6 +198,10 @@ class Model(nn.Module):
         owner, leaf = self._owners[name]
         found = owner._parameters.get(leaf)
         return found if found is not None else cast(nn.Parameter, getattr(owner, leaf))  # somebody computes it
+
+    def home_of(self, name: str) -> tuple[nn.Module, str]:
+        """The module that holds a tensor of the checkpoint, and its name there."""
+        return self._owners[name]
 
     def checkpoint(self) -> Checkpoint:
         """The model as it is now, to save or to verify: trained and edited weights make files like any other."""
@@ -524,13 +539,17 @@ class Model(nn.Module):
         prepared, why = self._chosen(batch, places.values(), traced)
         weights = Weights(self._tensors(), self._structures)
         sites, given = Sites(self.prelude, self.blocks, self.readout, self.layers), (batch, places, noise or {})
-        others = self.collective, self.deterministic
+        smooth = prepared is None and self.backend == "auto" and not (traced or self.deterministic)
+        roots = (self.prelude, self.blocks, self.readout, self.layers)
+        smooth = smooth and gradients.wanted(self.program, self._tensors(), batch, roots)
+        others = self.collective, self.deterministic, gradients.SoftGradients if smooth else Reference
         run = Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared, *others)
         run.why = why
         return run
 
     def _note(self, run: Run) -> None:
         backend, leads = ("planned", {}) if isinstance(run.engine, PlannedBackend) else ("reference", run.engine.leads)
+        backend = "gradients" if isinstance(run.engine, gradients.SoftGradients) else backend
         warnings = short_leads(self.program, leads)
         for problem in run.problems[:1] if self.program.options.get("scores") == "dot" else ():
             warnings += lost_digits(self.program, self._tensors(), partial(run.read, problem))

@@ -34,6 +34,7 @@ PLAYED = (
     "export",
     "hooks",
     "circuits",
+    "training",
     "language",
     "constructions",
     "exactness",

@@ -77,10 +77,11 @@ class Run:
         prepared: Prepared | None = None,
         collective: Collective = ALONE,
         deterministic: bool = False,
+        literal: type[Reference] = Reference,
     ) -> Run:
         """The residual right after the embedding; `places` says which slot each array of the batch fills.
 
-        With a prepared plan the planned backend runs, else the reference.
+        With a prepared plan the planned backend runs, else the reference, or the kind of it that `literal` says.
         """
         device = placement.state
         explicit = explicit_noise(program, noise, batch, layers, device)
@@ -98,7 +99,7 @@ class Run:
                 return planned.embed(filled, counts, number, peaks)
 
             return cls(program, sites, planned, batch, JoinedProblems(batch.count, held), places, explicit, *still)
-        engine = Reference(program, weights, dtype, batch.batched)
+        engine = literal(program, weights, dtype, batch.batched)
         problems = []
         for number in range(batch.count):
             filled = {places[name]: rows for name, rows in batch.of(number).items()}

@@ -26,7 +26,7 @@ NORMS = frozenset({"unit", "layer"})
 Direction = Callable[[int], "list[float] | None"]
 """The exact vector that `unit` reads for this token, times a positive number; None where it is the zero vector."""
 
-_FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+TOKENWISE: Mapping[str, Callable[[Tensor], Tensor]] = {
     "reciprocal": torch.reciprocal,
     "log": torch.log,
     "exp": torch.exp,
@@ -97,7 +97,7 @@ def stages(ffn: FFN, weights: Weights, z: Tensor, direction: Direction) -> Stage
             zero = (a.detach() == 0).all(1)
         hidden = _unit(a, b, zero)
     else:
-        hidden = _FUNCTIONS[ffn.function](a)
+        hidden = TOKENWISE[ffn.function](a)
     wrong = None if hidden.is_meta else (~torch.isfinite(hidden.detach())).any(1)
     wrong = wrong if wrong is not None and bool(wrong.any()) else None
     if wrong is not None:
@@ -192,7 +192,7 @@ def radius(ffn: FFN, weights: Weights, z: Tensor, error: Tensor, zero: Tensor) -
             a, ea = _centred(a), widen(ea + ea.mean(1, keepdim=True) + 4 * U * a.abs().amax(1, keepdim=True))
         hidden, spread = _unit(a, b, zero), unit_radius(a, ea, fallback, zero).nan_to_num(nan=torch.inf)
     else:
-        hidden, spread = _FUNCTIONS[ffn.function](a), function_radius(ffn.function, a, ea)
+        hidden, spread = TOKENWISE[ffn.function](a), function_radius(ffn.function, a, ea)
     kept, made = weights.linear(z, ffn.carry).detach(), weights.linear(hidden, ffn.out).detach()
     own = weights.radius(z, error, ffn.carry) + weights.radius(hidden, spread, ffn.out)
     return widen(own + added(kept + made, kept, made))
