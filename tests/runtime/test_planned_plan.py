@@ -147,11 +147,11 @@ def test_a_hook_brings_the_reference_and_its_removal_the_plan(large: dict[str, T
     assert model.report.backend == "planned"
 
 
-def test_gradients_bring_the_reference(large: dict[str, Tensor]) -> None:
+def test_gradients_bring_the_machine_that_is_made_for_them(large: dict[str, Tensor]) -> None:
     model = weftc_runtime.load(compiled("soft_kmeans"))
     wanted = {"x": large["x"][:30_000].clone(), "c": large["c"].clone().requires_grad_()}
     model(wanted, layers=1)["centers"].sum().backward()
-    assert (model.report.backend, model.report.why) == ("reference", "an input requires a gradient")
+    assert (model.report.backend, model.report.why) == ("gradients", "an input requires a gradient")
     assert wanted["c"].grad is not None
     trainable = weftc_runtime.load(compiled("lloyd"), trainable=True)
     trainable({"x": large["x"][:2000], "c": large["c"]}, layers=1)
