@@ -41,6 +41,7 @@ PLAYED = (
     "runtime",
     "extending",
     "comparison",
+    "corrections",
     "python",
 )
 PEOPLE = tuple(sorted(f"for/{path.stem}" for path in (DOCS / "for").glob("*.md")))
