@@ -159,5 +159,6 @@ def describe(checked: Checked) -> str:
 
 def _declaration(field: ast.Field) -> str:
     widths = {"number": "R", "vector": f"R^{field.type.width}", "unit": f"unit R^{field.type.width}"}
+    widths["symbol"] = f"one of {{{', '.join(field.type.symbols)}}}"
     indices = ",".join(field.target.indices)
     return f"{field.target.name}[{indices}] : {widths.get(field.type.kind, field.type.kind)}"

@@ -51,6 +51,15 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Symbol:
+    """A symbol of a vocabulary: a vector with a 1 at its place; an empty vocabulary is one that is not known."""
+
+    span: Span
+    text: str
+    vocabulary: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Neg:
     span: Span
     body: Expr
@@ -200,7 +209,22 @@ class Reduce:
 
 
 Expr: TypeAlias = (
-    Num | Ref | Count | Position | Neg | Binary | Power | Norm | Square | Inner | Call | Percent | Else | Weigh | Reduce
+    Num
+    | Symbol
+    | Ref
+    | Count
+    | Position
+    | Neg
+    | Binary
+    | Power
+    | Norm
+    | Square
+    | Inner
+    | Call
+    | Percent
+    | Else
+    | Weigh
+    | Reduce
 )
 
 
@@ -276,11 +300,15 @@ class ParamBound:
 
 @dataclass(frozen=True, slots=True)
 class TypeClause:
-    """`R`, `R^d`, `unit R^d`, `onehot`, `simplex`, `real`, or a kind of noise. `width` is None for one number."""
+    """`R`, `R^d`, `unit R^d`, `one of {a, b}`, `onehot`, `simplex`, `real`, or a kind of noise.
+
+    `width` is None for one number.
+    """
 
     span: Span
-    kind: Literal["number", "vector", "unit", "onehot", "simplex", "real", "gumbel", "normal", "uniform"]
+    kind: Literal["number", "vector", "unit", "symbol", "onehot", "simplex", "real", "gumbel", "normal", "uniform"]
     width: Dimension | None = None
+    symbols: tuple[str, ...] = ()  # of `one of {a, b}`
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +377,7 @@ class Output:
     body: Expr
 
 
-Value: TypeAlias = "Fraction | tuple[Value, ...]"
+Value: TypeAlias = "Fraction | str | tuple[Value, ...]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,13 @@ class FieldType:
     home: str
     columns: str | None = None
     width: Dimension | None = None
-    kind: Literal["number", "vector", "unit", "onehot", "simplex", "real", "gumbel", "normal", "uniform"] = "number"
+    kind: Literal["number", "vector", "unit", "symbol", "onehot", "simplex", "real", "gumbel", "normal", "uniform"] = (
+        "number"
+    )
     bound: ParamBound | None = None
     positive: bool = False  # known > 0 for every token
     nonnegative: bool = False  # known >= 0
+    symbols: tuple[str, ...] = ()  # of a field of symbols: its vocabulary
 
     @property
     def is_pair(self) -> bool:
@@ -55,6 +58,7 @@ class Type:
     positive: bool = False
     nonnegative: bool = False
     kind: Literal["", "onehot", "simplex"] = ""
+    symbols: tuple[str, ...] = ()  # it is always a symbol of this vocabulary
 
 
 @dataclass(frozen=True, slots=True)

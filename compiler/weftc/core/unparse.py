@@ -33,6 +33,7 @@ from weftc.core.syntax import (
     Ref,
     Spec,
     Square,
+    Symbol,
     TokenSet,
     TypeClause,
     Weigh,
@@ -87,7 +88,13 @@ def _type(one: TypeClause) -> str:
             return f"R^{one.width}"
         case "unit":
             return f"unit R^{one.width}"
+        case "symbol":
+            return f"one of {{{', '.join(map(_quoted, one.symbols))}}}"
     return one.kind
+
+
+def _quoted(symbol: str) -> str:
+    return f'"{symbol}"'
 
 
 def _bound(bound: ParamBound | None) -> str:
@@ -144,6 +151,8 @@ def _expression(node: Expr) -> tuple[str, int]:
     match node:
         case Num():
             return _number(node.value), ATOM + 1
+        case Symbol(text=text):
+            return _quoted(text), ATOM + 1
         case Ref():
             return _ref(node), ATOM + 1
         case Count(set=name):

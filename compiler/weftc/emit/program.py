@@ -127,7 +127,8 @@ class _Builder:
         declared = next(d for d in (*self.checked.spec.inputs, *self.checked.spec.random) if d.target.name == f.name)
         low, high = (f.bound.low, f.bound.high) if f.bound else (None, None)
         init = (declared.init.kind, declared.init.of) if declared.init else None
-        return ir.Input(f.name, f.home, f.name, f.kind, low, high, init)
+        kind = "onehot" if f.kind == "symbol" else f.kind
+        return ir.Input(f.name, f.home, f.name, kind, low, high, init, f.symbols)
 
     def _embedding(self) -> tuple[ir.Embed, ...]:
         out = []
@@ -154,7 +155,7 @@ class _Builder:
             field = self.checked.fields[o.body.name]
             stale = self.normal.graph.is_stale(field.name)
             again = None if stale is None else stale + shift
-            return ir.ProgramOutput(name, _shape(field), field.home, field.name, again=again)
+            return ir.ProgramOutput(name, _shape(field), field.home, field.name, again=again, symbols=field.symbols)
         stream = self.checked.index[o.target.indices[0]]
         for step in self.sections[2]:
             for n, pattern in enumerate(step.step.patterns):
@@ -165,8 +166,10 @@ class _Builder:
                     return ir.ProgramOutput(name, "pattern", stream, head=head, scale=scale)
         if len(o.target.indices) == 2:
             return ir.ProgramOutput(name, "pair", stream, f"={name}")
-        number = type_of(self.checked, o.body, o.target.indices).width is None
-        return ir.ProgramOutput(name, "number" if number else "vector", stream, f"={name}")
+        found = type_of(self.checked, o.body, o.target.indices)
+        kind: Literal["number", "vector", "onehot"] = "number" if found.width is None else "vector"
+        kind = "onehot" if found.symbols else kind
+        return ir.ProgramOutput(name, kind, stream, f"={name}", symbols=found.symbols)
 
 
 def _leaves(slot: NormalSlot) -> set[NormalSlot]:
@@ -177,4 +180,6 @@ def _leaves(slot: NormalSlot) -> set[NormalSlot]:
 def _shape(f: FieldType) -> Literal["number", "vector", "pair", "onehot"]:
     if f.is_pair:
         return "onehot" if f.kind == "onehot" else "pair"
+    if f.symbols:
+        return "onehot"
     return "number" if f.width is None else "vector"

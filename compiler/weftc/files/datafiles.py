@@ -541,6 +541,8 @@ def _write_delimited(
         for block in blocks:
             for start in range(0, len(block), ROWS_AT_ONCE):
                 rows = block[start : start + ROWS_AT_ONCE].astype(str).tolist()
+                if block.dtype.kind == "U":  # symbols
+                    rows = [[_cell(text, separator) for text in row] for row in rows]
                 if labels is not None:
                     before = labels.rows[at : at + len(rows)]
                     rows = [

@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from math import isfinite, nan
 from pathlib import Path
@@ -67,6 +67,12 @@ def _read(lines: Iterable[str], path: str, reading: Reading) -> DataTable:
         raise InputError(f"{path} is empty; a data file has one row of numbers per token")
     comma = _has_decimal_comma(path, sample, separator, reading.decimal)
     names = _names(start, path, reading)
+    single = len(start[0][1]) - (reading.id is not None) == 1 if reading.columns is None else "," not in reading.columns
+    if reading.symbols and not single and len(start[0][1]) != len(reading.symbols):
+        count = plural(len(start[0][1]), "column")
+        raise InputError(f"{path} has {count}, and {reading.array} is one symbol per row; choose one with --columns")
+    if not single:
+        reading = replace(reading, symbols=())
     body = chain(start[1:] if names is not None else start, rows)
     columns = choose(path, len(start[0][1]), names, reading)
     reader = _Reader(path, separator, start[0][0], columns, reading, comma)
@@ -182,6 +188,8 @@ def _names(start: Sequence[Row], path: str, reading: Reading) -> list[str] | Non
     """The header's names, or None when the first line is data."""
     line, cells = start[0]
     below = start[1][1] if len(start) > 1 else []
+    if reading.symbols and reading.header == "auto":  # a first line without symbols names the columns
+        return None if {*map(str.strip, cells)} & {*reading.symbols} else [cell.strip() for cell in cells]
     asked = ([] if reading.columns is None else reading.columns.split(",")) + ([reading.id] if reading.id else [])
     by_name = not all(part.strip().isdecimal() for part in asked)
     header = reading.header
@@ -232,10 +240,13 @@ class _Reader:
     def numbers(self, rows: Iterable[Row]) -> NDArray[np.float64]:
         values = array("d")
         picked, id, whole = self.columns.picked, self.columns.id, self.reading.whole
+        places = {symbol: str(place) for place, symbol in enumerate(self.reading.symbols)}
         for line, cells in rows:
             if len(cells) != self.columns.count:
                 raise self.ragged(line, cells)
             chosen = [cells[c] for c in picked]
+            if places:
+                chosen = [self.place(line, cells, c, places) for c in picked]
             try:
                 numbers = [float(cell) for cell in chosen]
             except ValueError:
@@ -249,6 +260,19 @@ class _Reader:
             if whole:
                 self.cells.append(cells)
         return np.frombuffer(values, dtype=np.float64).reshape(-1, len(picked)).copy()
+
+    def place(self, line: int, cells: Sequence[str], at: int, places: Mapping[str, str]) -> str:
+        """The place of the symbol in a cell."""
+        cell = cells[at].strip()
+        if cell in places:
+            return places[cell]
+        known = ", ".join(map(quote, places))
+        text = (
+            f"{self.path} line {line}, {self.columns.label(at)}: {quote(cell)} is no symbol of the vocabulary, {known}"
+        )
+        if line == self.first_line and self.columns.names is None:
+            text += "; if this line names the columns, say --header yes"
+        raise InputError(text)
 
     def number(self, line: int, cells: Sequence[str], at: int) -> float:
         """The number in a cell, NaN where it is missing."""

@@ -60,7 +60,7 @@ def gather(options: argparse.Namespace, checked: Checked, dims: Mapping[str, int
     alone = {name for name in paths if checked.sets[checked.fields[name].home] == 1}
     tables = {
         name: (_written_out(path) if name in alone else None)
-        or _read(name, path, options, columns.get(name), ids.get(name), name == joined)
+        or _read(checked.fields[name], path, options, columns.get(name), ids.get(name), name == joined)
         for name, path in paths.items()
     }
     _same_rows(checked, tables)
@@ -245,12 +245,12 @@ def _written_out(word: str) -> DataTable | None:
 
 
 def _read(
-    name: str, path: str, options: argparse.Namespace, columns: str | None, id: str | None, whole: bool
+    field: FieldType, path: str, options: argparse.Namespace, columns: str | None, id: str | None, whole: bool
 ) -> DataTable:
     from weftc.files.datafiles import read_table
     from weftc.files.table import Reading
 
-    reading = Reading(columns, options.header, options.decimal, id, options.missing, name, whole)
+    reading = Reading(columns, options.header, options.decimal, id, options.missing, field.name, whole, field.symbols)
     with progress(f"reading {Path(path).name}"):
         return read_table(Path(path), reading)
 
@@ -297,7 +297,7 @@ def _width(checked: Checked, field: FieldType) -> str | int | None:
 
 def _is_index(field: FieldType, table: DataTable) -> bool:
     """Whether a one-hot field is given as one column of indices."""
-    return field.kind == "onehot" and table.values.shape[1] == 1
+    return field.kind in ("onehot", "symbol") and table.values.shape[1] == 1
 
 
 def _same_rows(checked: Checked, tables: Mapping[str, DataTable]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,6 +21,7 @@ SPEC_SUFFIX = ".weft"
 MODEL_SUFFIX = ".safetensors"
 STANDARD_INPUT = "-"
 OTHER = "other"
+PAPERS = "papers"  # the folder of the papers' printed constructions
 MOST_MEANT = 3  # specs that a word may stand for before they are better looked up
 KEYWORDS = re.compile(r"^# keywords: *(.*)$", re.M)  # a comment of the spec: other names of it, and words to find it by
 
@@ -38,8 +40,8 @@ class Entry:
     subject: str = OTHER
 
     def fits(self, word: str) -> bool:
-        """Whether a word is in the name, the docstring or the keywords."""
-        return any(_plain(word) in _plain(text) for text in (self.name, self.doc, *self.keywords))
+        """Whether a word is in the name, the docstring, the subject or the keywords."""
+        return any(_plain(word) in _plain(text) for text in (self.name, self.doc, self.subject, *self.keywords))
 
 
 class Catalogue(tuple[Entry, ...]):
@@ -74,34 +76,44 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(SPEC_SUFFIX) for name in found if name.endswith(SPEC_SUFFIX)))
 
 
-def paper_names() -> tuple[str, ...]:
-    """The names of the papers' printed constructions: built in like the others, and listed apart."""
-    found = (item.name for item in files("weftc.specs").joinpath("papers").iterdir())
-    return tuple(sorted(name.removesuffix(SPEC_SUFFIX) for name in found if name.endswith(SPEC_SUFFIX)))
+@cache
+def shelved() -> Mapping[str, str]:
+    """The built-in specs in folders of their own, sorted: name -> folder."""
+    folders = (item for item in files("weftc.specs").iterdir() if item.is_dir())
+    found = ((item.name, folder.name) for folder in folders for item in folder.iterdir())
+    return dict(sorted((name.removesuffix(SPEC_SUFFIX), home) for name, home in found if name.endswith(SPEC_SUFFIX)))
 
 
 def builtin(name: str) -> Source:
     """The text of a built-in spec."""
-    if name in paper_names():
-        return Source(name, files("weftc.specs").joinpath("papers", name + SPEC_SUFFIX).read_text(encoding="utf-8"))
+    if name in shelved():
+        place = files("weftc.specs").joinpath(shelved()[name], name + SPEC_SUFFIX)
+        return Source(name, place.read_text(encoding="utf-8"))
     if name not in names():
         meant = _meant(name)
-        near = f"; did you mean '{meant[0]}'?" if meant else _suggest(name, names())
+        near = f"; did you mean '{meant[0]}'?" if meant else _suggest(name, (*names(), *shelved()))
         raise InputError(f"there is no built-in spec {printable(name)}{near}; see: weftc list")
     text = files("weftc.specs").joinpath(name + SPEC_SUFFIX).read_text(encoding="utf-8")
     return Source(name, text)
 
 
-def catalogue() -> Catalogue:
-    """Every built-in spec with its docstring; printed, a list by subject."""
+def catalogue(folders: bool = False) -> Catalogue:
+    """Every built-in spec with its docstring; printed, a list by subject.
+
+    `folders`: also those in folders of their own, but for the papers' printed constructions.
+    """
     words = {name: keywords(builtin(name)) for name in names()}
     shared = Counter(word for some in words.values() for word in some)
-    found = []
-    for name, some in words.items():
-        subject = max(some, key=lambda word: shared[word], default="")
-        source = builtin(name)
-        found.append(Entry(name, parse(source).doc, source, some, subject if shared[subject] > 1 else OTHER))
-    return Catalogue(found)
+    subjects = {name: max(some, key=lambda word: shared[word], default="") for name, some in words.items()}
+    subjects = {name: subject if shared[subject] > 1 else OTHER for name, subject in subjects.items()}
+    if folders:
+        subjects |= {name: folder for name, folder in shelved().items() if folder != PAPERS}
+    return Catalogue(_entry(name, subject) for name, subject in subjects.items())
+
+
+def _entry(name: str, subject: str) -> Entry:
+    source = builtin(name)
+    return Entry(name, parse(source).doc, source, keywords(source), subject)
 
 
 def keywords(source: Source) -> tuple[str, ...]:
@@ -123,7 +135,7 @@ def find_spec(target: str) -> Source:
     """The spec a user means: a built-in name, or else the path of a file."""
     if is_model(target):
         raise InputError(f"{printable(target)} is a model; a spec is wanted here (a built-in name or a .weft file)")
-    if target in (*names(), *paper_names()):
+    if target in (*names(), *shelved()):
         return builtin(target)
     if target == STANDARD_INPUT:
         return read_standard_input()
@@ -165,13 +177,13 @@ def _missing(path: Path, target: str) -> str:
         return f"neither a built-in spec nor a file; weftc list {printable(target)} shows {len(meant)} that fit"
     if meant:
         return f"neither a built-in spec nor a file; did you mean {' or '.join(repr(name) for name in meant)}?"
-    near = _suggest(target, names() + _siblings(path, SPEC_SUFFIX))
+    near = _suggest(target, (*names(), *shelved(), *_siblings(path, SPEC_SUFFIX)))
     return f"neither a built-in spec nor a file{near or '; built-in are ' + ', '.join(names())}"
 
 
 def _meant(word: str) -> list[str]:
     """The built-in specs that have a word among their keywords."""
-    return [name for name in names() if _plain(word) in map(_plain, keywords(builtin(name)))]
+    return [name for name in (*names(), *shelved()) if _plain(word) in map(_plain, keywords(builtin(name)))]
 
 
 def _siblings(path: Path, suffix: str) -> tuple[str, ...]:

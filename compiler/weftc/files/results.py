@@ -14,7 +14,7 @@ from weftc.commands.options import UsageError
 from weftc.core.errors import InputError
 from weftc.core.source import printable
 from weftc.core.types import Checked
-from weftc.core.words import did_you_mean
+from weftc.core.words import did_you_mean, listed
 from weftc.files.feeds import Feeds, first_open
 from weftc.files.preparing import Scaling
 from weftc.files.table import TextColumns
@@ -108,6 +108,13 @@ def _result(name: str, outputs: Outputs, checked: Checked, feeds: Feeds) -> Resu
         value = outputs[name]
         rows = value.shape[0] if len(value.shape) else 1
         width = 1 if isinstance(value, OneHot) else max(1, value.numel() // max(1, rows))
+    if isinstance(value, OneHot) and value.symbols:
+        words = np.array([*value.symbols, ""])  # the last: none, where nothing was computed
+
+        def spelled() -> Iterator[NDArray[Any]]:
+            return (words[block.detach().cpu().numpy()] for block in outputs.blocks(name))
+
+        return ResultTable(name, rows, spelled, (name,), f"one of {listed(value.symbols)}")
     if isinstance(value, OneHot):
         counts = [np.bincount(block[block >= 0], minlength=value.columns) for block in blocks()]
         said = f"index of {across}, counted from 0"

@@ -35,6 +35,7 @@ class Reading:
     missing: Missing = "error"
     array: str = ""  # the array to prefer in an .npz file
     whole: bool = False  # whether every cell is kept as it is written, to be joined to results
+    symbols: tuple[str, ...] = ()  # a single column holds these, and is read as their places from 0
 
 
 AS_IT_IS = Reading()

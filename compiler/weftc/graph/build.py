@@ -126,6 +126,8 @@ class _Builder:
         match expr:
             case ast.Num():
                 return self.nodes.add("const", (), Fraction(expr.value), _sign(expr.value), expr.span)
+            case ast.Symbol():
+                return add("symbol", (), (expr.vocabulary.index(expr.text), len(expr.vocabulary)))
             case ast.Ref():
                 return self._ref(expr, env, home)
             case ast.Count():

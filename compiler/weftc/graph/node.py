@@ -3,7 +3,7 @@
     input random state    a field before the layer; `state` reads what it starts from
     store                 a field after a step that sets it: another node than before the step
     read                  a version of a field at tokens
-    const parameter dimension count position
+    const symbol parameter dimension count position
     affine                sum of operands times exact coefficients
     product               times, inner product, square |v|^2, power
     quotient function else
@@ -31,6 +31,7 @@ Op: TypeAlias = Literal[
     "store",
     "read",
     "const",
+    "symbol",
     "parameter",
     "dimension",
     "count",

@@ -21,6 +21,7 @@ from weftc.core.syntax import (
     Position,
     Reduce,
     Ref,
+    Symbol,
     Weigh,
     children,
     walk,
@@ -120,6 +121,8 @@ def is_vector(checked: Checked, node: Expr) -> bool:
             return is_vector(checked, left) or is_vector(checked, right)
         case Neg(body=body) | Reduce(body=body):
             return is_vector(checked, body)
+        case Symbol():
+            return True
         case Call(function=function, body=body):
             return function == "unit" or is_vector(checked, body)
     return False

@@ -34,12 +34,14 @@ from weftc.core.syntax import (
     Reduce,
     Ref,
     Square,
+    Symbol,
     Weigh,
 )
 from weftc.interpreter import tables
 from weftc.interpreter.decisions import Tally, compare
 from weftc.interpreter.environment import World
 from weftc.interpreter.exponentials import logarithm, quotient
+from weftc.interpreter.inputs import one_hot
 from weftc.interpreter.rationals import ExactEvaluator, Irrational
 from weftc.interpreter.reductions import reduce
 from weftc.interpreter.sums import both, indicator
@@ -113,6 +115,8 @@ class Evaluator:
         match node:
             case Num():
                 return tables.constant(node.value)
+            case Symbol():
+                return tables.stored((), one_hot(node))
             case Ref():
                 return self._reference(node)
             case Count(set=name):

@@ -14,7 +14,7 @@ import numpy as np
 
 from weftc.core.errors import InputError
 from weftc.core.source import printable
-from weftc.core.syntax import Dimension
+from weftc.core.syntax import Dimension, Symbol
 from weftc.core.types import Checked, FieldType
 from weftc.interpreter.tables import Bools, Floats
 
@@ -73,6 +73,30 @@ def with_token(checked: Checked, name: str, values: Floats) -> Floats:
     field = checked.fields[name]
     alone = checked.sets[field.home] == 1 and values.ndim == int(field.is_pair or field.width is not None)
     return values[np.newaxis] if alone else values
+
+
+def encoded(field: FieldType, given: Any) -> Any:
+    """An input of symbols as rows with a single 1; other inputs as they are."""
+    values = np.asarray(list(given) if isinstance(given, str) else given) if field.symbols else None
+    if values is None or (values.dtype.kind not in "US" and not _of_words(values)):
+        return given
+    table = {symbol: place for place, symbol in enumerate(field.symbols)}
+    words = [str(word) for word in values.reshape(-1).tolist()]
+    for row, word in enumerate(words):
+        if word not in table:
+            known = ", ".join(field.symbols)
+            text = f"{field.name}, row {row + 1}: {printable(word)} is no symbol of its vocabulary ({known})"
+            raise InputError(text, input=field.name, place=f"row {row + 1}")
+    return np.eye(len(field.symbols))[[table[word] for word in words]].reshape(*values.shape, -1)
+
+
+def _of_words(values: np.ndarray[Any, Any]) -> bool:
+    return values.dtype == object and all(isinstance(value, str) for value in values.reshape(-1).tolist())
+
+
+def one_hot(symbol: Symbol) -> Floats:
+    """The vector that a symbol is."""
+    return np.array([float(symbol.text == other) for other in symbol.vocabulary])
 
 
 class Shapes:
@@ -186,7 +210,7 @@ def admit(field: FieldType, values: Floats, given: Any) -> None:
         total = np.sum(values, axis=1)
         fix = f"adds up to {{}}, but {field.name} is declared simplex: divide the row by its sum"
         _every_row(field, np.abs(total - 1) <= allowed, total, fix)
-    if field.kind == "onehot":
+    if field.kind in ("onehot", "symbol"):
         ones = (values == 1).sum(axis=1)
         good = ((values == 0) | (values == 1)).all(axis=1) & (ones == 1)
         _every_row(field, good, ones, f"is not one-hot: {field.name} needs a single 1 and zeros in every row")

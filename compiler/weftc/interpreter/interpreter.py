@@ -26,7 +26,7 @@ from weftc.interpreter.environment import EvaluationError, World, footprint, is_
 from weftc.interpreter.environment_builder import Noise, Surroundings
 from weftc.interpreter.expressions import Evaluator
 from weftc.interpreter.initial import initial_rows
-from weftc.interpreter.inputs import admit, array, known_names, with_token
+from weftc.interpreter.inputs import admit, array, encoded, known_names, with_token
 from weftc.interpreter.rationals import ExactEvaluator
 from weftc.interpreter.tables import Floats, turned
 
@@ -105,7 +105,11 @@ class Interpreter:
         checked = self.checked
         declared = {f.target.name: f for f in checked.spec.inputs}
         known_names("input", inputs, declared, checked.spec.name)
-        given = {name: with_token(checked, name, array(name, inputs[name])) for name in declared if name in inputs}
+        given = {
+            name: with_token(checked, name, array(name, encoded(checked.fields[name], inputs[name])))
+            for name in declared
+            if name in inputs
+        }
         shapes = self.surroundings.shapes()
         for name, values in given.items():
             shapes.learn(name, values)

@@ -33,6 +33,7 @@ from weftc.core.syntax import (
     Reduce,
     Ref,
     Square,
+    Symbol,
     Weigh,
 )
 from weftc.core.vocabulary import FUNCTIONS
@@ -69,6 +70,8 @@ class ExactEvaluator:
         match node:
             case Num():
                 return (Fraction(node.value),)
+            case Symbol(text=text, vocabulary=vocabulary):
+                return tuple(Fraction(int(text == symbol)) for symbol in vocabulary)
             case Ref():
                 return self._reference(node, at)
             case Count(set=name):

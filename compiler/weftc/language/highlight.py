@@ -45,7 +45,7 @@ LOOKS = {
     "bracket": TokenStyle("Punctuation", "punctuation", ""),
     "space": TokenStyle("Text.Whitespace", "", ""),
 }
-BRACKETS = "()[],:"
+BRACKETS = "()[]{},:"
 WRONG = "31"  # the colour of what no spec may contain
 
 
@@ -89,6 +89,7 @@ def rules() -> tuple[HighlightRule, ...]:
         HighlightRule(_terminal("STRING"), ("text",)),
         HighlightRule(rf"(algorithm)({gap})({name})", ("section", "space", "algorithm")),
         HighlightRule(rf"(:)(\s*)({_any(KINDS)})", ("bracket", "space", "type")),
+        HighlightRule(r"one[ \t]+of(?=[ \t]*\{)", ("type",)),
         HighlightRule(rf"(ties)({gap})({_any(TIE_RULES)})", ("keyword", "space", "choice")),
         HighlightRule(rf"(init)({gap})({_any(INITIALISERS)})", ("keyword", "space", "choice")),
         *(HighlightRule(_any(found), (class_,)) for class_, found in words().items()),

@@ -250,6 +250,8 @@ def _identities(cx: Context) -> dict[str, Identity]:
             continue
         fields = [f for f in cx.checked.fields.values() if f.home == stream and f.role == "input" and not f.is_pair]
         slots = tuple(cx.field(f.name) for f in fields)
+        if any(f.symbols for f in fields):  # symbols repeat: such tokens differ by where they stand
+            slots = (cx.leaf(stream, Leaf("position")),)
         if cx.styles.scores == "dot" and slots:
             squares = tuple(cx.derive(stream, 1, Map("dot", s, s)) for s in slots)
             out[stream] = Identity(slots, squares, cx.one(stream))

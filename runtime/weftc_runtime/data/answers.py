@@ -150,14 +150,14 @@ def _read(run: Run, output: ProgramOutput, problems: Sequence[Problem]) -> Tenso
         return _fitting(output, torch.stack(found) if run.batch.batched else found[0], dtype)
     indices = run.indices(problems, output.stream, output.slot) if output.kind == "onehot" else None
     if indices is not None:
-        return OneHot(indices, run.program.stream(output.stream).slot(output.slot).width, dtype)
+        return OneHot(indices, run.program.stream(output.stream).slot(output.slot).width, dtype, output.symbols)
     value = _fitting(output, slot_values(run, problems, output.stream, output.slot), dtype)
     if output.kind == "number":
         return value[..., 0]
     if output.kind == "onehot":
         plain = value.detach()
         filled = plain > 0.5 if run.engine.derived_slots.bases.blurred else plain != 0
-        return OneHot(torch.where(filled.any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype)
+        return OneHot(torch.where(filled.any(-1), plain.argmax(-1), -1), plain.shape[-1], dtype, output.symbols)
     return value
 
 

@@ -187,7 +187,7 @@ class Reader:
         name = shown(item.name)
         if hasattr(value, "dense") and not isinstance(value, Tensor):
             value = value.dense()
-        value = tensor_of(name, value)
+        value = tensor_of(name, _encoded(item, value) if item.symbols else value)
         if value.is_complex() or (value.dtype == torch.bool and item.kind != "onehot"):
             kind = str(value.dtype).removeprefix("torch.")
             raise RunError(f"{name} holds {kind}; give numbers", input=item.name)
@@ -369,6 +369,24 @@ class Reader:
             return known if method == "copy" else known.new_empty(size or 1, known.shape[1])
         rows = start(method, known.detach().cpu().numpy(), size, item.name, str(source), seed, progress=tell)
         return torch.as_tensor(rows, device=self.device)
+
+
+def _encoded(item: Input, value: Any) -> Any:
+    """Symbols as rows with a single 1; numbers as they are."""
+    if isinstance(value, Tensor):
+        return value
+    values = np.asarray(list(value) if isinstance(value, str) else value)
+    if values.dtype.kind not in "US" and not (values.dtype == object and isinstance(values.reshape(-1)[0], str)):
+        return value
+    places = {symbol: place for place, symbol in enumerate(item.symbols)}
+    words = [str(word) for word in values.reshape(-1).tolist()]
+    for row, word in enumerate(words):
+        if word not in places:
+            known = ", ".join(map(shown, item.symbols))
+            place = f"row {row % values.shape[-1]}"
+            text = f"{shown(item.name)}: {place} ({shown(word)}) is no symbol of its vocabulary, which is {known}"
+            raise RunError(f"{text} (rows are counted from 0)", input=item.name, place=place)
+    return np.eye(len(places))[[places[word] for word in words]].reshape(*values.shape, -1)
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:

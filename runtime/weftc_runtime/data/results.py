@@ -14,14 +14,25 @@ from torch import Tensor
 from weftc_runtime.errors import RunError, suggestion
 from weftc_runtime.format.display import frame, named_html, preview, table
 
+SHOWN = 20  # symbols
+
 
 class OneHot:
     """A one-hot output: which column is 1 in every row, -1 where none is (padding, or not computed yet)."""
 
-    __slots__ = ("columns", "dtype", "indices")
+    __slots__ = ("columns", "dtype", "indices", "symbols")
 
-    def __init__(self, indices: Tensor, columns: int, dtype: torch.dtype = torch.float64) -> None:
-        self.indices, self.columns, self.dtype = indices, columns, dtype
+    def __init__(
+        self, indices: Tensor, columns: int, dtype: torch.dtype = torch.float64, symbols: tuple[str, ...] = ()
+    ) -> None:
+        self.indices, self.columns, self.dtype, self.symbols = indices, columns, dtype, symbols
+
+    def tolist(self) -> Any:
+        """The symbols of a vocabulary, None for padding; without one, rows of zeros and ones."""
+        if not self.symbols:
+            return self.dense().tolist()
+        words = np.array([*self.symbols, None], dtype=object)
+        return words[self.indices.cpu().numpy()].tolist()
 
     @property
     def shape(self) -> torch.Size:
@@ -44,7 +55,7 @@ class OneHot:
         return len(self.indices)
 
     def __getitem__(self, index: Any) -> OneHot:
-        return OneHot(self.indices[index], self.columns, self.dtype)
+        return OneHot(self.indices[index], self.columns, self.dtype, self.symbols)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OneHot):
@@ -54,6 +65,10 @@ class OneHot:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        if self.symbols and self.indices.dim() == 1:
+            words = self[:SHOWN].tolist()
+            more = ", ..." if len(self) > SHOWN else ""
+            return f"OneHot({', '.join(map(str, words))}{more})"
         return f"OneHot({self.columns} columns, indices {preview(self.indices)})"
 
     def _repr_html_(self) -> str:

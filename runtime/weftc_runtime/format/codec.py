@@ -22,7 +22,11 @@ from weftc_runtime.format import program as ir
 
 MAX_DEPTH = 64  # nesting of the JSON; programs need about 12
 MAX_STRING = 1 << 20  # characters of one string; the spec text is the longest
-_OPTIONAL: dict[type, frozenset[str]] = {ir.Program: frozenset({"basis"})}  # written where there is one
+_OPTIONAL: dict[type, frozenset[str]] = {  # written where there is one
+    ir.Program: frozenset({"basis"}),
+    ir.Input: frozenset({"symbols"}),
+    ir.ProgramOutput: frozenset({"symbols"}),
+}
 _TAGS: dict[type, str] = {ir.Attend: "attend", ir.FFN: "ffn"}
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)  # strings, and brackets outside of them
 _FRACTION = re.compile(r"-?[0-9]{1,1000}/[0-9]{1,1000}")

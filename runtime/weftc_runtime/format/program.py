@@ -248,6 +248,7 @@ class Input:
     low: tuple[float, bool] | None = None
     high: tuple[float, bool] | None = None
     init: tuple[str, str | None] | None = None  # initialiser and the input it reads
+    symbols: tuple[str, ...] = ()  # what the columns of a one-hot input are called
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,7 @@ class ProgramOutput:
     head: Head | None = None
     scale: str | None = None  # tensor: a row of the query stream
     again: int | None = None  # step of the layer to evaluate once more on the final state (see `Model.final`)
+    symbols: tuple[str, ...] = ()  # what the columns of a one-hot output are called
 
 
 @dataclass(frozen=True, slots=True)

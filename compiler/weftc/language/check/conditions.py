@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weftc.core import syntax as ast
 from weftc.core.types import Type
-from weftc.core.words import width_words, written
+from weftc.core.words import listed, width_words, written
 
 if TYPE_CHECKING:
     from weftc.language.check.expressions import Typing
@@ -66,12 +66,18 @@ def _equality(typing: Typing, node: ast.Compare, bound: frozenset[str]) -> froze
     left, right = (typing.of(side, bound) for side in (node.left, node.right))
     if left is None or right is None or not _defined(typing, left) or not _defined(typing, right):
         return None
+    if left.symbols and right.symbols and left.symbols != right.symbols:
+        label = f"one is one of {listed(left.symbols)}, the other of {listed(right.symbols)}"
+        how = "symbols are compared with symbols of the same vocabulary"
+        typing.problems.add("C265", node.span, f"`{node.op}` compares values of one kind", label, how)
+        return None
     if left.width != right.width:
         label = f"{width_words(left.width)} and {width_words(right.width)}"
         how = "compare numbers with numbers, and vectors with vectors of the same width"
         typing.problems.add("C265", node.span, f"`{node.op}` compares values of one kind", label, how)
         return None
-    typing.compared[id(node)] = "numbers" if left.width is None else "vectors"
+    symbols = left.symbols and right.symbols
+    typing.compared[id(node)] = "symbols" if symbols else "numbers" if left.width is None else "vectors"
     return left.indices | right.indices
 
 

@@ -66,6 +66,7 @@ def _field(typing: Typing, role: Role, declared: ast.Field) -> FieldType | None:
         declared.bound,
         positive,
         nonnegative,
+        declared.type.symbols,
     )
 
 

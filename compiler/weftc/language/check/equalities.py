@@ -2,6 +2,7 @@
 
 numbers     a = b     a <= b and a >= b           a != b     (a - b)^2 > 0
 vectors     u = v     |u - v|^2 <= 0              u != v     |u - v|^2 > 0
+symbols     s = t     <s, t> > 1/2                s != t     <s, t> < 1/2
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Literal
 from weftc.core import syntax as ast
 from weftc.core.trees import inside, rewritten
 
-Compared = Literal["numbers", "vectors"]
+Compared = Literal["numbers", "vectors", "symbols"]
 
 
 def spelled_out(spec: ast.Spec, compared: Mapping[int, Compared]) -> ast.Spec:
@@ -43,5 +44,8 @@ def _comparisons(node: ast.Compare, left: ast.Expr, right: ast.Expr, sides: Comp
     span, equal = node.span, node.op == "="
     if sides == "numbers" and equal:
         return ast.Compare(span, "<=", left, right), ast.Compare(span, ">=", left, right)
+    if sides == "symbols":
+        both = ast.Inner(span, left, right)
+        return (ast.Compare(span, ">" if equal else "<", both, ast.Num(span, 0.5)),)
     apart = ast.Square(span, ast.Binary(span, "-", left, right))
     return (ast.Compare(span, "<=" if equal else ">", apart, ast.Num(span, 0.0)),)

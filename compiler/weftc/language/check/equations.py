@@ -7,7 +7,7 @@ from typing import Literal
 
 from weftc.core import syntax as ast
 from weftc.core.types import FieldType, Type
-from weftc.core.words import declared_at, field_words, joined, width_words, written
+from weftc.core.words import declared_at, field_words, joined, listed, width_words, written
 from weftc.language.check.constants import is_zero
 from weftc.language.check.expressions import Typing
 from weftc.language.check.simplex import sums_to_one
@@ -202,6 +202,12 @@ def fits(typing: Typing, known: FieldType, target: ast.Ref, body: ast.Expr, foun
         message = f"{name} is {wanted}, but the right-hand side is {width_words(found.width)}"
         problems.add("C287", body.span, message, f"{wanted} is expected here", _settled_at(typing, name))
         return False
+    if known.symbols and known.role != "computed" and found.symbols != known.symbols:
+        message = f"{name} is declared one of {listed(known.symbols)}, but this is not known to be one of them"
+        label = "it may be any vector" if found.width is not None else ""
+        how = "one is picked by a position (t[i-1]), by a choice (mean[l] t[l] by argmax[l](...)), or written as it is"
+        problems.add("C288", body.span, message, label, _settled_at(typing, name), how)
+        return False
     if known.role == "computed" or known.kind not in ("onehot", "simplex"):
         return True
     if _row_strength(typing, target, body, found) >= STRENGTH[known.kind]:
@@ -237,12 +243,16 @@ def stored(typing: Typing, known: FieldType | None, target: ast.Ref, body: ast.E
     """The type of a field after one more equation: no stronger than before."""
     homes = [typing.names.index[i] for i in target.indices]
     if known is None:
-        kind: Literal["number", "vector", "real", "simplex", "onehot"] = "number" if found.width is None else "vector"
+        kind: Literal["number", "vector", "symbol", "real", "simplex", "onehot"]
+        kind = "number" if found.width is None else "symbol" if found.symbols else "vector"
         columns = None
         if len(homes) == 2:
             kind, columns = ROW_KINDS[_row_strength(typing, target, body, found)], homes[1]
         signs = found.positive, found.nonnegative or found.positive
-        return FieldType(target.name, "computed", target.indices, homes[0], columns, found.width, kind, None, *signs)
+        where = target.indices, homes[0], columns
+        return FieldType(target.name, "computed", *where, found.width, kind, None, *signs, found.symbols)
+    if known.symbols and found.symbols != known.symbols:
+        known = replace(known, kind="vector", symbols=())
     if known.role == "computed" and known.is_pair:
         known = replace(known, kind=ROW_KINDS[min(STRENGTH[known.kind], _row_strength(typing, target, body, found))])
     always = known.kind in ("onehot", "simplex")

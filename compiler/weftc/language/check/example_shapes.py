@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from weftc.core import syntax as ast
 from weftc.core.source import Span
 from weftc.core.types import FieldType
-from weftc.core.words import plural, width_words
+from weftc.core.words import listed, plural, width_words
 from weftc.language.check.problems import Problems
 
 
@@ -33,6 +34,11 @@ def shaped(
     value: ast.Value, name: str, span: Span, kind: FieldType, sizes: ExampleSizes, problems: Problems
 ) -> ast.Value | None:
     """A value in the shape of a field; None after reporting that it has another."""
+    if kind.symbols:
+        encoded = _encoded(value, name, span, kind.symbols, problems)
+        if encoded is None:
+            return None
+        value = encoded
     rows = value if isinstance(value, tuple) else (value,)
     flat = kind.width is None and not kind.is_pair
     first = rows[0] if rows else None
@@ -51,6 +57,20 @@ def shaped(
         problems.add("C316", span, f"the rows of {name} have {plural(wide, 'number')}, which does not fit", said)
         return None
     return rows
+
+
+def _encoded(value: ast.Value, name: str, span: Span, symbols: tuple[str, ...], problems: Problems) -> ast.Value | None:
+    """Symbols as rows with a single 1."""
+    rows = value if isinstance(value, tuple) else (value,)
+    if len(rows) == 1 and isinstance(rows[0], tuple):
+        rows = rows[0]
+    words = [str(row) for row in rows]
+    strange = next((word for row, word in zip(rows, words, strict=True) if word not in symbols), None)
+    if strange is not None:
+        how = f"as in {name} = {', '.join(symbols[:3])}"
+        problems.add("C322", span, f"{name} is one of {listed(symbols)}", f"{strange[:40]} is not", how)
+        return None
+    return tuple(tuple(Fraction(int(word == symbol)) for symbol in symbols) for word in words)
 
 
 def _length(row: ast.Value) -> int:

@@ -36,6 +36,12 @@ def fraction(b: Builder, span: Span, parts: list[Any]) -> Written:
     return (value if len(numbers) == len(parts) else -value), decimals, span.end
 
 
+def symbol(_: Builder, span: Span, parts: list[Any]) -> Written:
+    """`a`, or `"("`."""
+    (word,) = parts
+    return word.text[1:-1] if word.type == "STRING" else word.text, 0, span.end
+
+
 def values(b: Builder, span: Span, parts: list[Any]) -> Written:
     """`[1, 2], [3, 4]`: the values side by side."""
     return tuple(value for value, _, _ in parts), max(decimals for _, decimals, _ in parts), span.end
@@ -54,5 +60,7 @@ def whole(written: Written) -> Written:
     value, decimals, end = written
     assert isinstance(value, tuple)
     lone = value[0] if len(value) == 1 else None
-    bare = isinstance(lone, Fraction) or (isinstance(lone, tuple) and any(isinstance(item, tuple) for item in lone))
+    bare = isinstance(lone, Fraction | str) or (
+        isinstance(lone, tuple) and any(isinstance(item, tuple) for item in lone)
+    )
     return (value[0] if bare else value), decimals, end

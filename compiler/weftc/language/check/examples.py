@@ -150,5 +150,5 @@ def _numbers(value: ast.Value) -> Iterator[Fraction]:
         top = waiting.pop()
         if isinstance(top, tuple):
             waiting.extend(reversed(top))
-        else:
+        elif isinstance(top, Fraction):
             yield top

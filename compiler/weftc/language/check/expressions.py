@@ -51,6 +51,8 @@ class Typing:
         match expr:
             case ast.Num(value=value):
                 return Type(positive=value > 0, nonnegative=value >= 0)
+            case ast.Symbol():
+                return check_references.symbol(self, expr)
             case ast.Ref():
                 return check_references.reference(self, expr, bound)
             case ast.Binary():

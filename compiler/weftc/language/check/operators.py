@@ -37,6 +37,7 @@ def otherwise(typing: Typing, expr: ast.Else, bound: frozenset[str]) -> Type | N
         body.positive and fallback.positive,
         body.nonnegative and fallback.nonnegative,
         "" if not weights else "onehot" if body.kind == fallback.kind == "onehot" else "simplex",
+        body.symbols if body.symbols == fallback.symbols else (),
     )
 
 

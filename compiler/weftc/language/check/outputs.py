@@ -72,7 +72,8 @@ def _expression(typing: Typing, output: ast.Output) -> FieldType | None:
         typing.problems.add("C294", output.body.span, message, label, "take |v|^2 or <a, b>")
         return None
     home, *columns = (typing.names.index[i] for i in target.indices)
-    return FieldType(target.name, "computed", target.indices, home, columns[0] if columns else None, found.width)
+    where = target.indices, home, columns[0] if columns else None
+    return FieldType(target.name, "computed", *where, found.width, symbols=found.symbols)
 
 
 def objective(spec: ast.Spec, typing: Typing) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from weftc.core import syntax as ast
 from weftc.core.types import Type
+from weftc.core.unparse import same
 from weftc.core.words import width_words
 from weftc.language.check.conditions import conditions
 from weftc.language.check.weightings import weighting
@@ -39,7 +40,22 @@ def reduction(typing: Typing, expr: ast.Reduce, bound: frozenset[str]) -> Type |
         positive = positive and not expr.where
     elif expr.where or weights.undefined is not None or not weights.positive:
         undefined = expr
-    return Type(body.width, indices - {expr.index}, undefined, positive, nonnegative)
+    symbols = body.symbols if expr.kind == "mean" and (weights.kind == "onehot" or _one_token(expr)) else ()
+    return Type(body.width, indices - {expr.index}, undefined, positive, nonnegative, symbols=symbols)
+
+
+def _one_token(expr: ast.Reduce) -> bool:
+    """Whether the conditions say which token is meant: that at a position."""
+    here = [c for c in expr.where if isinstance(c, ast.Compare) and same(c.left, ast.Position(c.span, expr.index))]
+    fixed = [c for c in here if not any(_names(part, expr.index) for part in ast.walk(c.right))]
+    both = [(a, b) for a in fixed for b in fixed if (a.op, b.op) == ("<=", ">=") and same(a.right, b.right)]
+    return bool(both) or any(c.op == "=" for c in fixed)
+
+
+def _names(node: ast.Node, index: str) -> bool:
+    return (
+        index in node.indices if isinstance(node, ast.Ref) else isinstance(node, ast.Position) and node.index == index
+    )
 
 
 def _fresh(typing: Typing, expr: ast.Reduce, bound: frozenset[str]) -> bool:

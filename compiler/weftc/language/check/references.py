@@ -32,6 +32,21 @@ def count(typing: Typing, expr: ast.Count) -> Type | None:
     return None
 
 
+def symbol(typing: Typing, expr: ast.Symbol) -> Type | None:
+    """A symbol of the one vocabulary that has it."""
+    if expr.vocabulary:
+        return Type(len(expr.vocabulary), symbols=expr.vocabulary)
+    fields = (*typing.names.inputs.values(), *typing.names.state.values())
+    known = tuple(dict.fromkeys(symbol for f in fields for symbol in f.type.symbols))
+    several = expr.text in known
+    message = f"several vocabularies have the symbol {expr.text}" if several else f"unknown symbol {expr.text}"
+    label = "" if several else did_you_mean(expr.text, known)
+    how = "compare with a field, or use one vocabulary for all" if several else f"known here: {listed(known)}"
+    how = how if known else "no input has a vocabulary: inputs t[i] : one of {a, b, c}"
+    typing.problems.add("C266", expr.span, message, label, how)
+    return None
+
+
 def reference(typing: Typing, expr: ast.Ref, bound: frozenset[str]) -> Type | None:
     """A name, with or without indices."""
     name, names = expr.name, typing.names
@@ -65,7 +80,8 @@ def _field(typing: Typing, expr: ast.Ref, known: FieldType, bound: frozenset[str
     if formal != known.indices:
         return Type(width, frozenset(expr.indices))
     kind = known.kind if known.kind in ("onehot", "simplex") else ""
-    return Type(known.width, frozenset(expr.indices), None, known.positive, known.nonnegative, kind)
+    indices = frozenset(expr.indices)
+    return Type(known.width, indices, None, known.positive, known.nonnegative, kind, known.symbols)
 
 
 def _coordinates(

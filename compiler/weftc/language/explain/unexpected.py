@@ -14,6 +14,7 @@ from weftc.language.parse.lexer import END, SECTIONS
 MOST_LISTED = 6
 WORDS = {
     "NAME": "a name",
+    "ONE_OF": "`one of`",
     "INT": "a whole number",
     "NUMBER": "a number",
     "STRING": "a text in quotes",

@@ -70,7 +70,7 @@ def roles(lexemes: Sequence[Lexeme]) -> list[Placed]:
 
 
 def _closes(text: str, inside: _Open, value: bool) -> bool:
-    if text in (")", "]"):
+    if text in (")", "]", "}"):
         return True
     return (text == "|" and inside.text == "|" and value) or (text == ">" and inside.text == "<")
 
@@ -90,7 +90,7 @@ def _role(lexeme: Lexeme, before: str, value: bool, inside: _Open | None) -> Rol
         return "index"
     if text == "(" and before in (*CALLED, "WEIGHTING"):
         return "call"
-    if text in ("[", "(", "|") or (text == "<" and not value):
+    if text in ("[", "(", "{", "|") or (text == "<" and not value):
         return "open"
     if text in OPERATORS:
         return "operator" if value else "sign"

@@ -50,10 +50,17 @@ def _space(role: Role, before: Role) -> int:
 
 
 def _tight(lexemes: Sequence[Lexeme], placed: Sequence[Placed], at: int, fractions: bool) -> bool:
-    """Whether an operator is written without spaces: `2*h` and `1/k` stay as their author wrote them."""
-    if lexemes[at].text not in ("*", "/") or placed[at].role != "operator":
+    """Whether an operator is written without spaces: `2*h`, `1/k`, `x[i-1]` stay as their author wrote them."""
+    within = {"*", "/"} | ({"+", "-"} if _in_index(placed, at) else set())
+    if lexemes[at].text not in within or placed[at].role != "operator":
         return False
     return fractions or (lexemes[at].gap.touching and lexemes[at + 1].gap.touching)
+
+
+def _in_index(placed: Sequence[Placed], at: int) -> bool:
+    """Whether a token stands in the brackets of an index: `x[i-1]`."""
+    around = (one.role for one in reversed(placed[:at]) if one.depth == placed[at].depth - 1)
+    return placed[at].depth > 0 and next(around, "") == "index"
 
 
 def _rank(text: str, here: Placed, before: Placed, condition: bool) -> int | None:

@@ -37,6 +37,7 @@ MOST_STRANGE = 20  # characters reported before giving up on a file
 
 _LEXEME = re.compile(
     r"""(?P<blank>[ \t\r\n\f]+|\#[^\n]*)
+      |(?P<vocabulary>one[ \t]+of(?=[ \t]*\{))
       |(?P<word>[A-Za-z][A-Za-z0-9_]*'*)
       |(?P<number>(?:\d+(?:\.(?![*/^])\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
       |(?P<string>"[^"\n]*")
@@ -44,6 +45,7 @@ _LEXEME = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _CALLED = re.compile(r"[ \t]*\(")
+_IS_SET = re.compile(r"[ \t\r\n\f]*[=~]")
 _STRANGE = re.compile(r"[^ -~\t\r\n\f]+")
 _NORM = re.compile(r"_\w+|_\{\w+\}")  # as in |v|_1
 CLASSES = {
@@ -98,10 +100,14 @@ class Token(NamedTuple):
 def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> list[Token]:
     """The tokens of a text; `terminals` gives the terminal of every word and mark. Strange characters are reported."""
     tokens: list[Token] = []
-    at, end, in_example = 0, len(text), False
+    at, end, in_example, in_vocabulary = 0, len(text), False, False
     match, append = _LEXEME.match, tokens.append
     while at < end:
         found = match(text, at)
+        if found is None and text[at] == ("}" if in_vocabulary else "{") and (in_vocabulary or _opens(tokens)):
+            append(Token(terminals[text[at]], text[at], at, at + 1))
+            in_vocabulary, at = not in_vocabulary, at + 1
+            continue
         if found is None:
             at = _strange(text, at, problems)
             continue
@@ -115,22 +121,28 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
             type_ = CLASSES.get(lexeme) or terminals.get(lexeme, "NAME")
             if lexeme in OF_TWO and _CALLED.match(text, at):
                 type_ = "OF_TWO"
-            if in_example and type_ == "NAME" and tokens and tokens[-1].type == "COMMA":
+            type_ = "NAME" if in_vocabulary else type_
+            if in_example and type_ == "NAME" and tokens and tokens[-1].type == "COMMA" and _IS_SET.match(text, at):
                 tokens[-1] = tokens[-1]._replace(type="NEXT")
-            elif lexeme in SECTIONS:
+            elif lexeme in SECTIONS and not in_vocabulary:
                 in_example = lexeme == "example"
         elif kind == "number":
             type_ = "INT" if lexeme.isdigit() else "NUMBER"
             if not _number(lexeme, found.start(), problems):
                 lexeme = "1"  # parsing goes on; nothing may compute what was refused
         else:
-            type_ = "STRING" if kind == "string" else terminals[lexeme]
+            type_ = {"string": "STRING", "vocabulary": "ONE_OF"}.get(str(kind)) or terminals[lexeme]
         append(Token(type_, lexeme, found.start(), at))
         if len(tokens) > MOST_TOKENS:
             message = f"this is too long for a spec: more than {MOST_TOKENS} words, numbers and signs"
             problems.add("P114", Span(found.start(), at), message, "the limit is here")
             problems.stop()
     return tokens
+
+
+def _opens(tokens: list[Token]) -> bool:
+    """Whether a vocabulary opens behind these tokens."""
+    return bool(tokens) and tokens[-1].type == "ONE_OF"
 
 
 def _strange(text: str, at: int, problems: Problems) -> int:

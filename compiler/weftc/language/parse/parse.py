@@ -20,6 +20,7 @@ from weftc.language.parse.parser import Tables, Unexpected, allowed, run
 from weftc.language.parse.positions import with_positions
 from weftc.language.parse.regions import brackets, region_of, regions
 from weftc.language.parse.tree import Builder
+from weftc.language.parse.vocabularies import with_symbols
 
 LARGEST = 1_000_000  # bytes of a spec; the longest real one has a few thousand
 MOST_MISTAKES = 20  # syntax errors reported in one go
@@ -85,7 +86,7 @@ def parse(source: Source | str) -> Spec:
     spec = _parse(grammar, tokens, starts, broken, problems)
     problems.stop()
     assert spec is not None
-    return with_positions(with_globals(spec))
+    return with_positions(with_symbols(with_globals(spec)))
 
 
 def _token_at(tokens: list[Token], offset: int) -> int:

@@ -14,8 +14,8 @@ from weftc.language.check.problems import Problems
 from weftc.language.parse.lexer import SECTIONS, Token
 
 DEEPEST_BRACKETS = 200
-OPENING = {"(": ")", "[": "]"}
-CLOSING = {")": "(", "]": "["}
+OPENING = {"(": ")", "[": "]", "{": "}"}
+CLOSING = {")": "(", "]": "[", "}": "{"}
 
 
 def regions(tokens: Sequence[Token], text: str) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from weftc.core import syntax as ast
 from weftc.core.source import Span
-from weftc.language.check.example_values import fraction, rows, values
+from weftc.language.check.example_values import fraction, rows, symbol, values
 from weftc.language.check.problems import Problems
 from weftc.language.parse import tree_declarations as declarations
 from weftc.language.parse import tree_expressions as expressions
@@ -108,6 +108,10 @@ RULES: dict[str, Rule] = {
     "set_to": declarations.update(""),
     "add_to": declarations.update("+"),
     "take_from": declarations.update("-"),
+    "vocabulary_t": declarations.symbols,
+    "symbol": lambda b, s, p: p[0],
+    "symbol_v": symbol,
+    "symbol_e": lambda b, s, p: ast.Symbol(s, p[0].text[1:-1]),
     "number_t": lambda b, s, p: ast.TypeClause(s, "number"),
     "vector_t": lambda b, s, p: ast.TypeClause(s, "vector", p[0]),
     "unit_t": declarations.unit_type,

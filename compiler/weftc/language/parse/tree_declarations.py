@@ -105,6 +105,19 @@ def unit_type(b: Builder, span: Span, parts: list[Any]) -> ast.TypeClause:
     return ast.TypeClause(span, "unit", width)
 
 
+def symbols(b: Builder, span: Span, parts: list[Any]) -> ast.TypeClause:
+    """`one of {a, b, "("}`."""
+    words = parts[1:]
+    found = tuple(word.text[1:-1] if word.type == "STRING" else word.text for word in words)
+    for at, (word, symbol) in enumerate(zip(words, found, strict=True)):
+        if symbol in found[:at]:
+            b.problems.add("P109", word.span, f"the symbol {symbol} stands twice in this vocabulary", "once is enough")
+        if not symbol.strip() or symbol != symbol.strip():
+            label = "a symbol is not empty, and does not begin or end with a space"
+            b.problems.add("P109", word.span, "this is not a symbol", label)
+    return ast.TypeClause(span, "symbol", len(found), found)
+
+
 def named_type(b: Builder, span: Span, parts: list[Any]) -> ast.TypeClause:
     word = parts[0].text
     if word not in KINDS:

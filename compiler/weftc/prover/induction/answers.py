@@ -104,15 +104,19 @@ class Answers(Steps):
         state.read((output.stream, output.slot), surely=True)
         reason = ""
         target = next(o.target for o in self.checked.spec.outputs if o.target.name == output.name)
-        kind = "pair" if len(target.indices) == 2 else "vector" if self._is_vector(output.name) else "number"
-        if output.kind != kind or output.stream != self.checked.set_of(target.indices[0]):
+        kind, symbols = self._shape(output.name)
+        if (output.kind, output.symbols) != (kind, symbols) or output.stream != self.checked.set_of(target.indices[0]):
             reason = f"it is read as {output.kind} of {output.stream}"
         reason = reason or self.difference(place, output.stream, output.slot, rows, state, undefined)
         self.note(place, text, f"slot {output.slot} after {summary(self.program.readout)}", reason)
 
-    def _is_vector(self, name: str) -> bool:
+    def _shape(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """What an output that is an expression is read as, and the symbols it shows."""
         output = next(o for o in self.checked.spec.outputs if o.target.name == name)
-        return type_of(self.checked, output.body, output.target.indices).width is not None
+        found = type_of(self.checked, output.body, output.target.indices)
+        if len(output.target.indices) == 2:
+            return "pair", ()
+        return ("number" if found.width is None else "onehot" if found.symbols else "vector"), found.symbols
 
     def _pattern(self, output: ProgramOutput, text: str, wanted: Value, state: SymbolicResidual) -> None:
         head = output.head

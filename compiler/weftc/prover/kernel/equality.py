@@ -118,13 +118,15 @@ def _is_factor(kernel: Products, bit: Frozen, one: Frozen) -> bool:
 
 
 def chooses_itself(kernel: Products, score: Poly, coordinates: Sequence[tuple[str, int]]) -> bool:
-    """Whether score(0, 0) > score(0, 1) for all tokens 0, 1 that differ in some of these field coordinates.
+    """Whether score(0, 0) > score(0, 1) for all tokens 0, 1 that differ in some of these coordinates.
+
+    A coordinate is (field, column), or (set, -1): the position of the token.
 
     The score of a token with itself, less its score with another, must be a positive definite quadratic form in the
     differences of these coordinates.
     """
     gap = subtract(kernel.rename(score, {1: 0}), score)
-    pairs = [[kernel.intern("field", (*one, -1), (token,)) for token in (0, 1)] for one in coordinates]
+    pairs = [[_coordinate(kernel, *one, token) for token in (0, 1)] for one in coordinates]
     mine, other = ({pair[side]: place for place, pair in enumerate(pairs)} for side in (0, 1))
     form = [[Fraction(0)] * len(pairs) for _ in pairs]
     for mono, coefficient in gap.items():
@@ -143,6 +145,12 @@ def chooses_itself(kernel: Products, score: Poly, coordinates: Sequence[tuple[st
     if shown:
         kernel.journal.note("itself", "chooses itself", (freeze(score), tuple(coordinates)), ())
     return shown
+
+
+def _coordinate(kernel: Products, name: str, column: int, token: int) -> int:
+    if column < 0:
+        return kernel.intern("position", name, (token,))
+    return kernel.intern("field", (name, column, -1), (token,))
 
 
 def _is_definite(form: list[list[Fraction]]) -> bool:

@@ -222,7 +222,13 @@ class HeadTerms(ScoreTerms):
 
     def _coordinates(self, condition: Condition) -> list[tuple[str, int]]:
         stream = self.streams[condition.stream]
-        return [(slot, column) for slot in condition.slots for column in range(stream.slot(slot).width)]
+        places = {(one.stream, one.slot) for one in self.program.embedding if one.kind == "position"}
+        found: list[tuple[str, int]] = []
+        for slot in condition.slots:
+            columns = range(stream.slot(slot).width)
+            placed = (stream.name, slot) in places
+            found += [(stream.name, -1)] if placed else [(slot, column) for column in columns]
+        return found
 
     def _number(
         self,

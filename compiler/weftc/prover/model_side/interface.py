@@ -56,7 +56,8 @@ def _inputs(program: Program, checked: Checked) -> Iterator[str]:
 def _declared(field: FieldType, written: ast.Field) -> Input:
     low, high = (field.bound.low, field.bound.high) if field.bound else (None, None)
     init = (written.init.kind, written.init.of) if written.init else None
-    return Input(field.name, field.home, field.name, field.kind, low, high, init)
+    kind = "onehot" if field.kind == "symbol" else field.kind
+    return Input(field.name, field.home, field.name, kind, low, high, init, field.symbols)
 
 
 def _embedding(program: Program, checked: Checked) -> Iterator[str]:
@@ -91,7 +92,7 @@ def _outputs(program: Program, checked: Checked) -> Iterator[str]:
             continue
         shape = _shape(field)
         again = outdated(checked, field.name)
-        if (output.kind, output.stream, output.slot) != (shape, field.home, field.name):
+        if (output.kind, output.stream, output.slot, output.symbols) != (shape, field.home, field.name, field.symbols):
             yield f"the output {output.name} does not show the field {field.name}"
         if output.again is not None and again is None:
             yield f"the output {output.name} is evaluated again, though nothing it reads changes later"
@@ -112,6 +113,8 @@ def shown_field(checked: Checked, name: str) -> FieldType | None:
 def _shape(field: FieldType) -> str:
     if field.is_pair:
         return "onehot" if field.kind == "onehot" else "pair"
+    if field.symbols:
+        return "onehot"
     return "number" if field.width is None else "vector"
 
 

@@ -99,6 +99,8 @@ class SpecExpressions(ABC):
         match node:
             case ast.Num():
                 return Value((exactly(node.value),))
+            case ast.Symbol(text=text, vocabulary=vocabulary):
+                return Value(tuple(number(int(text == symbol)) for symbol in vocabulary), vector=True)
             case ast.Ref():
                 return self._reference(node, env)
             case ast.Count(set=name):

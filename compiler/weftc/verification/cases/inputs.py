@@ -23,7 +23,7 @@ __all__ = ["FAMILIES", "NOISES", "PAIRS", "REAL", "Case", "Shape", "cases", "con
 Array = NDArray[Any]
 
 ALL = {**FAMILIES, **REAL}
-PAIRS = ("onehot", "simplex", "real")
+PAIRS = ("onehot", "simplex", "real", "symbol")  # fields whose rows are drawn, not derived from a cloud
 NOISES = ("gumbel", "normal", "uniform")
 ULPS = 16  # near-ties are this many units in the last place away from a tie, at most
 MANY = 9  # tokens of an open set in an ordinary case
@@ -153,7 +153,7 @@ def _nudged(rng: Generator, values: Array, most: int) -> Array:
 
 def _pairs(kind: str, shape: tuple[int, ...], family: str, rng: Generator) -> Array:
     rows, columns = shape
-    if kind == "onehot":
+    if kind in ("onehot", "symbol"):
         return np.eye(columns)[rng.integers(columns, size=rows)]
     if kind == "real":
         values = rng.integers(-2, 3, shape).astype(float) if "grid" in family else rng.normal(size=shape)

@@ -160,7 +160,7 @@ def nudged(checked: Checked, case: Case, epsilon: float, rng: np.random.Generato
     """A case with its inputs moved by one unit in the last place, up or down at random."""
     moved = {
         name: values
-        if checked.fields[name].kind == "onehot"
+        if checked.fields[name].kind in ("onehot", "symbol")
         else (values * (1 + epsilon * rng.choice((-1.0, 1.0), values.shape))).astype(values.dtype)
         for name, values in case.inputs.items()
     }

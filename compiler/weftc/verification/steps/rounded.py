@@ -150,7 +150,7 @@ class _Judge:
         return found
 
     def _moved(self, name: str, value: Array, size: float, rng: np.random.Generator) -> Array:
-        if self.checked.fields[name].kind == "onehot" or not size:
+        if self.checked.fields[name].kind in ("onehot", "symbol") or not size:
             return np.asarray(value, np.float64)
         return np.asarray(value + size * rng.uniform(-1, 1, value.shape))
 
