@@ -361,3 +361,44 @@ def test_a_problem_of_a_batch_that_overflows_is_told_as_ever(ends: Counter[int])
     x[1] = 3e38
     inputs = {"x": x, "c": torch.tensor([[1.0], [-1.0]]).expand(3, 2, 1).contiguous()}
     assert_refused_alike(inputs)
+
+
+RANKED = """
+algorithm ranked
+
+tokens  i in points
+        q in queries
+
+inputs  x[i] : R^d
+        t[i] : R^m
+        z[q] : R^d
+
+layer
+  answer[q] = FORM
+
+outputs answers = answer
+"""
+
+
+@pytest.mark.parametrize("grid", [True, False])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "mean[i] t[i] by lowest[i](|z[q] - x[i]|^2, 5)",
+        "mean[i] t[i] by highest[i](<z[q], x[i]>, 40)",
+        "mean[i] t[i] by lowest[i](|z[q] - x[i]|^2, 30%)",
+        "sum[i] normmax[i](-|z[q] - x[i]|^2, 0.05) * t[i]",
+        "sum[i] sparsemax[i](-|z[q] - x[i]|^2 / 9) * t[i]",
+    ],
+)
+def test_rankings_of_all_keys(form: str, grid: bool, ends: Counter[int]) -> None:
+    checkpoint = compile(RANKED.replace("FORM", form), {"d": 3, "m": 2})
+    chance = np.random.default_rng(7)
+    for points, queries, dtype in ((70, 1, "float64"), (130, 45, "float32")):
+        sizes = (points, 3), (queries, 3)
+        x, z = (chance.integers(-3, 4, s) if grid else 3 * chance.standard_normal(s) for s in sizes)
+        inputs = {"x": x.astype(dtype), "z": z.astype(dtype), "t": chance.standard_normal((points, 2)).astype(dtype)}
+        model, judge = (weftc.load(checkpoint, dtype=dtype, backend=name) for name in ("planned", "reference"))
+        found, wanted = model(inputs, layers=2), judge(inputs, layers=2)
+        assert torch.equal(found["answers"], wanted["answers"])
+    assert set(ends) == {0}

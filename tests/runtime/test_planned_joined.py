@@ -14,9 +14,11 @@ from joined_cases import batch, one
 from planned_cases import both, compiled, plain, promises_bits
 from weftc.files.locate import catalogue
 from weftc_runtime import Model
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native.library import forget
 from weftc_runtime.machines import run
 from weftc_runtime.machines.joined import ProblemOffsets, apart
+from weftc_runtime.machines.native_machine import NativeMachine
 from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.state import Problem
@@ -180,12 +182,43 @@ def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None
 
 
 def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:
-    for name, why in (("knn", "literal"), ("sinkhorn_dual", "kept"), ("lloyd_split", "share")):
+    for name, why in (("sinkhorn_dual", "kept"), ("lloyd_split", "share")):
         model = weftc_runtime.load(compiled(name, count=4), backend="planned")
         assert why in apart(model.program, model.plan())
         found = model(batch(name, "random", [9, 12]), seed=0)
         assert joins[-1] is False
         assert len(found) > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["knn", "kmedoids", "trimmed_kmeans", "trimmed_normmax", "robust_kmeans", "robust_softmax"]
+)
+def test_what_the_native_machine_runs_is_joined(name: str, joins: list[bool]) -> None:
+    model = weftc_runtime.load(compiled(name, count=4), backend="planned")
+    assert apart(model.program, model.plan())
+    inputs, seeds = batch(name, "random", [12, 30, 12]), [3, 1, 2]
+    found = model(inputs, layers=3, seed=seeds)
+    joined = list(joins)
+    for number, seed in enumerate(seeds):
+        alone = model(one(inputs, number), layers=3, seed=seed)
+        for answer in alone:
+            rows = plain(alone[answer])
+            assert torch.equal(plain(found[answer])[number][: len(rows)], rows), answer
+    assert joined == [True]
+
+
+@pytest.mark.parametrize("name", ["knn", "kmedoids", "trimmed_kmeans"])
+def test_what_it_cannot_run_is_parted_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = weftc_runtime.load(compiled(name, count=4), backend="planned")
+    inputs = batch(name, "random", [9, 14])
+    wanted = model(inputs, layers=2, seed=0)
+
+    def refuses(*_: object) -> None:
+        raise Uncovered("not today")
+
+    monkeypatch.setattr(NativeMachine, "of", refuses)
+    found = model(inputs, layers=2, seed=0)
+    assert all(torch.equal(plain(found[answer]), plain(wanted[answer])) for answer in wanted)
 
 
 def test_scores_of_computed_numbers_run_problem_by_problem(joins: list[bool]) -> None:

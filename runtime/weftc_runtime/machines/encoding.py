@@ -5,7 +5,7 @@
     map          token by token: slots := carry z + out f(A z, B z), or what a carry leaves plus what heads add
     choose       the best key of every query by a polynomial score
     gather_sum   exact sums or means over the tokens that an index or a ranking names
-    rank         the best N, the best P percent, supports of normmax and sparsemax among the tokens that an index names
+    rank         the best N or P percent, supports of normmax and sparsemax, of all tokens or of those that an index has
     soft         softmax, exp, sum, normalize, log-sum-exp, max; over all tokens, or those that an index names
     draw         random numbers, where an instruction reads them
 
@@ -37,6 +37,7 @@ VERSION = 1  # CODE_VERSION of machine.cpp
 DENSE, UNIFORM, INDEX, LAZY, NOISE, IDENTITY = range(6)
 MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ = range(1, 10)
 BLOCKED = ("sparse", "deferred")  # forms of what a feed-forward makes when it is read
+RANKED = ("top", "normmax", "sparsemax")
 KINDS = {"softmax": 0, "exp": 1, "sum": 2, "normalize": 3, "lse": 4, "max": 5}
 NAMES = "product reciprocal log exp sqrt relu relu2 tanh copy unit layer abs select sigmoid softplus"
 FUNCTIONS = {name: number for number, name in enumerate(NAMES.split())}
@@ -552,6 +553,10 @@ class Encoder:
             self._members(plan, out, path)
         elif plan.head.weighting.kind == "argmax" and plan.strategy != "self":
             self._choose(plan, -1, out, path)
+        elif plan.head.weighting.kind in RANKED and plan.strategy != "self" and not plan.head.masks:
+            everyone = Code()
+            everyone.add(-1, 0, True)
+            self._rank(plan, everyone, -1, out, path)
         else:
             raise Uncovered(f"head {plan.head.name} has no native form")
 
@@ -662,28 +667,34 @@ class Encoder:
             code.join(self._soft_head(plan, out))
             self._note("soft", plan, code, path)
             return
-        score, stored, _, noise = self._score(head, narrow)
-        if noise or not stored or (head.self_key is not None and head.self_key.row is not None):
-            raise Uncovered(f"head {head.name} ranks computed numbers, or a key of its own")
         sparse = kind == "sparsemax"
         ranking = -1 if sparse else self.rankings
-        self.rankings += not sparse
-        number, above, below = self._ranking(head)
-        code.add(RANK)
-        code.join(members)
-        code.add(self.order[head.query], self.order[head.keys], number, plan.uniform_query)
-        code.add(ranking, out if sparse else -1, len(narrow.writes), head.self_key is not None, above, below)
-        code.join(score)
-        code.rows(self._values(head, narrow))
-        code.rows(self._own(head, narrow))
-        self._note("rank", plan, code, path)
+        self._rank(plan, members, ranking, out if sparse else -1, path)
         if not sparse:
+            self.rankings += 1
             code = self._gather_start(plan, narrow, out, True, False)
             code.add(ranking, -1, 0, True, False)
             code.rows([])
             code.rows(self._values(head, narrow))
             code.rows(self._own(head, narrow) if head.self_key is not None else [])
             self.instructions.append(Instruction("gather_sum", f"{head.name}: means of those", code))
+
+    def _rank(self, plan: HeadPlan, members: Code, ranking: int, out: int, path: str) -> None:
+        """Ranks members of an index, or all keys: to a ranking, or the mean of the values of the best to `out`."""
+        head, narrow = plan.head, self.prepared.head(plan.head)
+        score, stored, _, noise = self._score(head, narrow)
+        if noise or not stored or (head.self_key is not None and head.self_key.row is not None):
+            raise Uncovered(f"head {head.name} ranks computed numbers, or a key of its own")
+        number, above, below = self._ranking(head)
+        code = Code()
+        code.add(RANK)
+        code.join(members)
+        code.add(self.order[head.query], self.order[head.keys], number, plan.uniform_query)
+        code.add(ranking, out, len(narrow.writes), head.self_key is not None, above, below)
+        code.join(score)
+        code.rows(self._values(head, narrow))
+        code.rows(self._own(head, narrow))
+        self._note("rank", plan, code, path)
 
     @staticmethod
     def _ranking(head: Head) -> tuple[int, int, int]:

@@ -189,7 +189,8 @@ class PlannedBackend:
     def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
         """The problems of a batch as one before the first step, where the plan allows it; `counts`: tokens of each."""
         many, plan = len(next(iter(counts.values()))), self.prepared.plan
-        if many < 2 or self.tap is not None or apart(self.program, plan):
+        why = apart(self.program, plan)
+        if many < 2 or self.tap is not None or (why and not self._may_be_native()):
             return None
         searches = any(head.strategy in SCANNED for _, head in plan.heads())
         if searches and (self.scan.type != "cpu" or library() is None):
@@ -209,7 +210,19 @@ class PlannedBackend:
             return RationalScores(self.derived_slots.exact_weights, cast(Mapping[str, Tensor], parts), self.makers())
 
         self.groups = ProblemOffsets(where, exact)
+        if why:
+            try:
+                encoded(self, whole)
+            except Uncovered:
+                self.groups = None
+                return None
         return whole
+
+    def _may_be_native(self) -> bool:
+        """Whether layers run natively where they have such a form."""
+        if self.device.type != "cpu" or self.scan.type != "cpu" or library() is None:
+            return False
+        return not self.program.conditions and not may_tape(self.program, steps_of(self.program, self.prepared.plan))
 
     def _plain_scores(self, whole: Problem) -> bool:
         """Whether the heads that look for best keys score stored numbers as they are."""

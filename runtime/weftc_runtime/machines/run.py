@@ -132,8 +132,12 @@ class Run:
         engine, whole = self.engine, self.joined
         assert isinstance(engine, PlannedBackend)
         assert whole is not None
+        steps = list(steps)
         state, noted = dict(whole.residuals), engine.noted()
         try:
+            for step, _, _ in steps:
+                if why := engine.apart(step):
+                    raise Uncovered(why)
             for step, blocks, first in steps:
                 engine.step(step, [whole], blocks, path, first)
         except (RunError, Uncovered):

@@ -1,4 +1,5 @@
-// Rankings among the keys that a stored index names: the best N, the best P percent, the supports of normmax and sparsemax.
+// Rankings among all keys, or those that a stored index names: the best N, the best P percent, the supports of normmax and
+// sparsemax.
 //
 // Compiled without contraction: scores, and weights of sparsemax, have the bits of the reference.
 
@@ -6,6 +7,9 @@
 
 namespace weftc {
 namespace {
+
+constexpr int64_t TOGETHER = 1 << 19, TILE = 32;  // scores, and queries, that are looked at together
+constexpr size_t FEW = 32;             // of the best are found without sorting
 
 enum Ranking { COUNT, PERCENT, NORMMAX, SPARSEMAX };
 
@@ -26,6 +30,7 @@ struct Rank : Instruction {
   }
 
   Outcome run(Problem& problem, Team& team) const override {
+    if (classes.slot < 0) return among_all(problem, team);
     const int64_t queries = rows_of(problem, query, once);
     Sorted sorted;
     sorted.sort(problem, classes, keys);
@@ -64,6 +69,66 @@ struct Rank : Instruction {
     return GOING;
   }
 
+  // Every key counts for every query: scores of some queries at a time, and the means of the values of those that are chosen.
+  Outcome among_all(Problem& problem, Team& team) const {
+    const int64_t queries = rows_of(problem, query, once), many = problem.tokens[keys];
+    Side side;
+    problem.side(problem.worker(0), score, true, queries, side);
+    std::vector<double>& to = problem.outs[out];
+    to.assign(queries * writes, 0.0);
+    if (!many && !own) return LAYER;
+    if (!many) return problem.numbers(problem.worker(0), own_value, queries, to), GOING;
+    std::vector<int32_t> all(many);
+    for (int64_t i = 0; i < many; i++) all[i] = (int32_t)i;
+    const int64_t padded = (many + LANES - 1) / LANES * LANES, each = std::max<int64_t>(1, std::min<int64_t>(TILE, TOGETHER / padded));
+    const uint64_t base = problem.serial;
+    problem.serial += padded;
+    std::atomic<int64_t> exact{0};
+    std::atomic<bool> good{true};
+    const bool whole = team.ranges(queries, each, [&](int64_t first, int64_t last, int who) {
+      Worker& worker = problem.worker(who);
+      std::vector<One> some;
+      for (int64_t q = first; q < last; q++) {
+        some.push_back({*this, problem, worker, side.row(q), {}, {}, {}, 0, all.data(), many});
+        some.back().s.resize(padded);
+      }
+      Lanes lanes(worker, score.features);
+      Lane size;
+      Eight sizes[TILE] = {};  // the largest of each query
+      for (int64_t at = 0; at < many; at += LANES) {
+        Block block = problem.block(at, many);
+        block.serial = base + 1 + at;
+        problem.features(worker, block, score, false, lanes.data());
+        for (One& one : some) {
+          bounded(score, one.own, true, lanes.data(), one.s.data() + at, size.v);
+          Eight& most = sizes[&one - some.data()];
+          for (int i = 0; i < LANES / 8; i++) {
+            const Eight each = size.eights()[i], whole = each < INFINITY ? each : Eight{} + INFINITY;
+            most = whole > most ? whole : most;
+          }
+        }
+      }
+      for (int64_t q = first; q < last; q++) {
+        One& one = some[q - first];
+        const Eight& most = sizes[q - first];
+        for (int e = 0; e < 8; e++) one.error = std::max(one.error, most[e]);
+        one.bound(one.error);
+        double* mean = to.data() + q * writes;
+        if (kind == SPARSEMAX) {
+          one.sparsemax(mean);
+          continue;
+        }
+        const int told = kind == NORMMAX ? one.normmax() : one.top();
+        if (told == 1) exact++;
+        if (told == 2 || !one.mean(mean)) good = false;
+      }
+    });
+    if (!whole) return MEMORY;
+    if (!good) return LAYER;
+    problem.count(number, queries - exact, exact, queries);
+    return GOING;
+  }
+
   // One query and its members.
   struct One {
     const Rank& rank;
@@ -87,6 +152,11 @@ struct Rank : Instruction {
         bounded(rank.score, own, true, lanes.data(), s.data() + at, size.v);
         for (int e = 0; e < block.many; e++) most = size.v[e] <= most ? most : size.v[e];
       }
+      bound(most);
+    }
+
+    // The scores are made, and none is farther from the truth than this.
+    void bound(double most) {
       s.resize(many);
       error = most * share(rank.score) * (1 + 0x1p-30) + 0x1p-1000;
     }
@@ -120,14 +190,47 @@ struct Rank : Instruction {
       return told;
     }
 
+    // The score that so many have, or a better one.
+    double best(size_t wanted) const {
+      std::vector<double> sorted;
+      if (wanted > FEW) {
+        sorted = s;
+        std::nth_element(sorted.begin(), sorted.begin() + (wanted - 1), sorted.end(), std::greater<double>());
+        return sorted[wanted - 1];
+      }
+      for (double each : s) {
+        if (sorted.size() == wanted && !(each > sorted.back())) continue;
+        if (sorted.size() == wanted) sorted.pop_back();
+        sorted.insert(std::upper_bound(sorted.begin(), sorted.end(), each, std::greater<double>()), each);
+      }
+      return sorted.back();
+    }
+
+    // The mean of the values of those that are chosen: an exact sum, rounded once.
+    bool mean(double* to) {
+      std::vector<int32_t> tokens;
+      for (int32_t i : chosen) tokens.push_back(list[i]);
+      Lanes lanes(worker, rank.writes);
+      std::vector<std::vector<double>> numbers(rank.writes);
+      for (size_t at = 0; at < tokens.size(); at += LANES) {
+        const Block block{tokens.data() + at, 0, (int)std::min<size_t>(LANES, tokens.size() - at), 0};
+        problem.rows(worker, block, rank.value, lanes.data());
+        for (int32_t w = 0; w < rank.writes; w++) numbers[w].insert(numbers[w].end(), lanes[w].v, lanes[w].v + block.many);
+      }
+      bool good = !tokens.empty();
+      for (int32_t w = 0; w < rank.writes && good; w++) {
+        to[w] = exact_sum(numbers[w], worker.parts) / (double)tokens.size();
+        good = to[w] - to[w] == 0;
+      }
+      return good;
+    }
+
     // 0: by bounds, 1: exactly, 2: not at all.
     int top() {
       int64_t wanted = rank.kind == COUNT ? std::min(rank.above, many) : (int64_t)((__int128)rank.above * (many - 1) / rank.below) + 1;
       if (wanted <= 0) return 0;
       if (!(error < INFINITY)) return 2;
-      std::vector<double> sorted = s;
-      std::nth_element(sorted.begin(), sorted.begin() + (wanted - 1), sorted.end(), std::greater<double>());
-      const double boundary = sorted[wanted - 1];
+      const double boundary = best((size_t)wanted);
       std::vector<int32_t> open;
       for (int32_t i = 0; i < many; i++) {
         if (s[i] > boundary + 2 * error) chosen.push_back(i);
