@@ -295,6 +295,18 @@ def vanishing(kernel: Kernel) -> None:
                 kernel.zeros(r)
 
 
+def divided(kernel: Kernel) -> None:
+    """Numbers by themselves, and by what is 1 where they are zero."""
+    x, v, y = field_(kernel, "x"), field_(kernel, "v"), field_(kernel, "y")
+    for p in (x, v, y, kernel.relu(x), kernel.multiply(x, v), subtract(x, number(1)), kernel.square([x, v])):
+        inverse, there = kernel.inverse(p), add(p, kernel.nothing(p))
+        for q in (p, kernel.product(p, p), kernel.multiply(p, v)):
+            kernel.product(q, inverse, inverse)
+            kernel.multiply(q, inverse)
+        kernel.zeros(there)
+        kernel.product(p, kernel.inverse(there), x)
+
+
 def compared(kernel: Kernel) -> None:
     for p in (field_(kernel, "x"), field_(kernel, "w"), field_(kernel, "y"), kernel.square([field_(kernel, "x")])):
         for shift in (-1, Fraction(-1, 2), 0, 1):
@@ -379,6 +391,7 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     **dict.fromkeys(["positive term", "zero term"], products),
     "no weight": without_weights,
     "quotient": of_every("inverse"),
+    **dict.fromkeys(["quotient by itself", "quotient where it exists", "zero where it is not"], divided),
     **dict.fromkeys(["exponential", "exponential of a logarithm"], of_every("exp")),
     "logarithm": of_every("log"),
     **dict.fromkeys(["root", "root of a number"], of_every("sqrt")),

@@ -19,11 +19,11 @@ from weftc.graph.graph import Graph, Root
 from weftc.graph.node import VERSIONS, Axis, Node, Reduction, Weighing
 from weftc.graph.order import canonical
 from weftc.normal.form import Identity, NormalForm, NormalStep, Pattern, is_leaf
-from weftc.normal.slots import OBJECTIVE, Form, Leaf, Map, NormalSlot, SlotTable, form
+from weftc.normal.slots import OBJECTIVE, Form, Leaf, Map, NormalSlot, SlotTable, form, just
 from weftc.passes.context import Context, NoAttentionForm, slot_poly
 from weftc.passes.expressions import poly
-from weftc.passes.heads import ANY, head_of, linear, rows, total, typical
-from weftc.passes.polynomial import Exp, PendingSum, Poly, Weight, weigh
+from weftc.passes.heads import ANY, head_of, is_positive, linear, rows, total, typical
+from weftc.passes.polynomial import Exp, PendingSum, Poly, Scalar, Weight, axes, thaw, weigh
 from weftc.passes.spaces import Spaces
 from weftc.passes.written_out import stacked, too_many
 
@@ -150,6 +150,15 @@ def _pattern(cx: Context, name: str, p: Poly, i: Axis, j: Axis) -> Pattern:
         mine, first = cx.said([weight.query]), f"{name}[{cx.said([j])},{cx.said([i])}]"
         message = f"these weights belong to {mine}, so {mine} must be the first index of the output"
         raise NoAttentionForm(message, f"write {first}")
+    of_key = [(a, n) for a, n in single[0] if axes(a) == {j}]
+    if isinstance(weight, Exp) and of_key and all(is_positive(cx, Poly.atom(a)) for a, _ in of_key):
+        body = thaw(weight.body)  # b[j] exp(S) = exp(S + log b[j])
+        for a, n in of_key:
+            assert isinstance(a, Scalar)
+            slot = cx.function(j.set, "log", just(a.slot))
+            body = body + Poly.atom(Scalar(slot, j)).scale(n)
+        weight = Exp(body.frozen)
+        rest = Poly.term((tuple(z for z in single[0] if axes(z[0]) == {i}), None), single[2])
     rule = weight.rule if isinstance(weight, Weight) else weigh("exp", weight.body)
     return Pattern(name, head_of(cx, i, j, rule), linear(cx, rest, i))
 

@@ -127,11 +127,6 @@ def _weights(typing: Typing, expr: ast.Reduce, inside: frozenset[str]) -> Type |
 
 def _by(typing: Typing, expr: ast.Reduce, by: ast.Weigh, inside: frozenset[str]) -> Type | None:
     problems, i = typing.problems, expr.index
-    if expr.weighted is not None:
-        both = f"sum[{i}] W[{i}](...) * w[{i}]"
-        note = f"for both, divide two sums: ({both} * v[{i}]) / ({both}) else ..."
-        problems.add("C235", by.span, "a mean is `weighted` or taken `by` a weighting, not both", "", note)
-        return None
     if expr.where:
         span = expr.where[0].span.to(expr.where[-1].span)
         text = " ".join(problems.source.at(span).split())

@@ -3,7 +3,7 @@
     inputs T : R > 0                          tokens global' in globals : 1    inputs T[global'] : R > 0
     y[i,j] = softmax[j] -T * D[i,j]           y[i,j] = softmax[j] -(mean[global'] T[global']) * D[i,j]
     w = w + sum[i] u[i] * x[i]                w[global'] = w[global'] + sum[i] u[i] * x[i]
-    a[i] = 1 / layer                          state layer'[global'] : R = 0, set to one more in a step before the others
+    a[i] = 1 / layer                          state layers'[global'] : R = 0; a first step sets it, and layer', to one more
 
 A name that is used with an index anywhere is no such field: there the index has been forgotten.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from weftc.core import syntax as ast
 from weftc.core.trees import inside, nodes
 
-SET, INDEX, LAYER = "globals", "global'", "layer"
+SET, INDEX, LAYER, COUNTED = "globals", "global'", "layer", "layers'"
 
 
 def with_globals(spec: ast.Spec) -> ast.Spec:
@@ -33,11 +33,11 @@ def with_globals(spec: ast.Spec) -> ast.Spec:
         found.add(layer)
 
     def at(ref: ast.Ref) -> ast.Ref:
-        return replace(ref, indices=(index,)) if ref.name in found and not ref.indices else ref
+        return replace(ref, indices=(index, *ref.indices)) if ref.name in found else ref
 
     def read(node: Any, own: bool = False) -> Any:
         """An expression; where it is for the token itself (`own`), that is read."""
-        if isinstance(node, ast.Ref) and not node.indices:
+        if isinstance(node, ast.Ref):
             node = replace(node, name=layer) if node.name == LAYER else node
             there = at(node)
             return there if own or there is node else ast.Reduce(node.span, "mean", index, there)
@@ -66,10 +66,12 @@ def with_globals(spec: ast.Spec) -> ast.Spec:
     )
     if counted is None:
         return made
-    count = ast.Ref(counted, layer, (index,))
-    counter = ast.Field(counted, count, ast.TypeClause(counted, "number"), start=ast.Num(counted, 0.0))
-    more = ast.Equation(counted, count, ast.Binary(counted, "+", count, ast.Num(counted, 1.0)))
-    return replace(made, state=(*made.state, counter), steps=(ast.Step(counted, (more,)), *made.steps))
+    ran, one = ast.Ref(counted, _fresh(spec, COUNTED), (index,)), ast.Num(counted, 1.0)
+    counter = ast.Field(counted, ran, ast.TypeClause(counted, "number"), start=ast.Num(counted, 0.0))
+    more = ast.Binary(counted, "+", ran, one)
+    targets = (ran, ast.Ref(counted, layer, (index,)))
+    first = ast.Step(counted, tuple(ast.Equation(counted, target, more) for target in targets))
+    return replace(made, state=(*made.state, counter), steps=(first, *made.steps))
 
 
 def _state(one: ast.Field, target: ast.Ref, read: Any) -> ast.Field:
@@ -93,7 +95,14 @@ def _without_index(spec: ast.Spec) -> Iterator[str]:
     written = [equation.target for step in spec.steps for equation in step.equations]
     declared = [one.target for one in (*spec.inputs, *spec.random, *spec.state)]
     read = (node for node in nodes(spec) if isinstance(node, ast.Ref))
-    indexed = {ref.name for ref in (*written, *declared, *read) if ref.indices}
+    fixed = {index for tokens in spec.tokens for index in tokens.indices if tokens.size is not None}
+    plain = {target.name for target in (*written, *declared) if not target.indices}
+    # m[e] of a vector m without an index is a coordinate of it
+    indexed = {
+        ref.name
+        for ref in (*written, *declared, *read)
+        if ref.indices and not (ref.name in plain and len(ref.indices) == 1 and ref.indices[0] in fixed)
+    }
     others = {one.name for one in spec.params} | {one.target.name for one in spec.lets} | _names(spec)
     for target in (*declared, *written):
         base, _, index = target.name.rpartition("_")

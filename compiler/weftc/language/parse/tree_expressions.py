@@ -110,10 +110,15 @@ def _split(b: Builder, word: Token, parts: list[Any], takes: tuple[str, ...]) ->
     return [part for part in parts if not isinstance(part, Clause)], clauses
 
 
-def reduction(b: Builder, span: Span, parts: list[Any]) -> ast.Reduce:
+def reduction(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
+    """A reduction; a mean by two weights is the quotient of two sums."""
     word, index, *rest = parts
     (body,), clauses = _split(b, word, rest, ("weighted", "by", "where"))
     weighted, by, where = clauses.get("weighted"), clauses.get("by"), clauses.get("where", ())
+    if weighted is not None and by is not None and word.text == "mean" and not where:
+        both = ast.Binary(span, "*", by, weighted)
+        mass = ast.Reduce(span, "sum", index.text, both)
+        return ast.Binary(span, "/", ast.Reduce(span, "sum", index.text, ast.Binary(span, "*", both, body)), mass)
     return ast.Reduce(span, word.text, index.text, body, weighted, by, where)
 
 

@@ -270,6 +270,8 @@ class Functions(Products):
         inside, tokens = self.local(p)
         if self.is_positive(inside):
             rule, found = "never zero", []
+        elif self.guarded(inside) is not None:
+            rule, found = "zero where it is not", []
         else:
             rule, found = "zero of a product", self._zeros(inside)
         self.journal.note(rule, "zeros", (freeze(inside),), tuple(freeze(one) for one in found))

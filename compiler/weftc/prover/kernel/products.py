@@ -140,13 +140,21 @@ class Products(Terms):
         """A monomial with special atoms, by the rules they obey."""
         if len(mono) == 1 or (len(mono) == 2 and sum(a in self.special for a, _ in mono) == 1):
             ((a, power),) = [part for part in mono if part[0] in self.special]
-            if power == 1 and self.atoms[a].kind not in ("nothing", "above"):
+            if power == 1 and self.atoms[a].kind not in ("nothing", "above", "inverse"):
                 return {mono: 1}
         rule, found = self._by_bits(mono)
         if found is None:
             return self._noted(rule, mono, {})
         for a, power in found.items():
             atom = self.atoms[a]
+            if atom.kind == "inverse" and power > 0:
+                inside = self.open(atom.data, atom.tokens)
+                b = next((one[0][0] for one, c in inside.items() if c == 1 and len(one) == 1 and one[0][1] == 1), -1)
+                both = min(power, found.get(b, 0))
+                if both > 0 and len(inside) == 1:
+                    rest = {**found, a: power - both, b: found[b] - both}
+                    there = add({UNIT: 1}, scale(self.holding("nothing", inside), -1))
+                    return self._noted("quotient by itself", mono, self.multiply(self.settled(monomial(rest)), there))
             if atom.kind == "sqrt" and not 0 <= power <= 1:
                 squared = self.open(atom.data, atom.tokens)
                 squared = squared if self.is_nonnegative(squared) else self.relu(squared)
@@ -244,6 +252,11 @@ class Products(Terms):
         return self.lifted(self._inverse, p)
 
     def _inverse(self, p: Poly) -> Poly:
+        guarded = self.guarded(p)
+        if guarded is not None:
+            result = add(self.inverse(guarded[0]), guarded[1])
+            self.journal.note("quotient where it exists", "inverse", (freeze(p),), freeze(result))
+            return result
         found = self.factors(p)
         result: Poly = {UNIT: Fraction(1) / found.coefficient}
         for a, power in found.common:
@@ -257,6 +270,15 @@ class Products(Terms):
         result = tidy(result)
         self.journal.note("quotient", "inverse", (freeze(p),), freeze(result))
         return result
+
+    def guarded(self, p: Poly) -> tuple[Poly, Poly] | None:
+        """q and [q = 0] of p = q + [q = 0], which is never zero; None if p is no such sum."""
+        for mono, coefficient in p.items():
+            if coefficient == 1 and len(mono) == 1 and self.atoms[mono[0][0]].kind == "nothing":
+                rest = add(p, {mono: -1})
+                if rest and self.zeros(rest) == [{mono: 1}]:
+                    return rest, {mono: 1}
+        return None
 
     def _inverse_factor(self, a: int, power: Number) -> Poly:
         """1 / a^power. Only an atom that is never zero gets a negative power: then a cancels 1 / a."""
@@ -278,6 +300,10 @@ class Products(Terms):
 
     def relu(self, p: Poly) -> Poly:
         """max(p, 0): see `functions`."""
+        raise NotImplementedError
+
+    def zeros(self, p: Poly) -> list[Poly]:
+        """Where p = 0: see `functions`."""
         raise NotImplementedError
 
 

@@ -49,10 +49,12 @@ _RULES = (
     Rule("no weight", "[nobody is eligible] w = 0", "w is a weight of that choice, or a sum of such"),
     Rule("positive term", "t [t + p > 0] = t", "t >= 0 and every term of p is >= 0"),
     Rule("zero term", "t [t + p = 0] = 0", "t >= 0 and every term of p is >= 0, or p is 0"),
+    Rule("quotient by itself", "p (1/p) = 1 - [p = 0]"),
     Rule("root squared", "sqrt(p)^2 = p", "p >= 0; elsewhere it is relu(p)"),
     Rule("relu squared", "relu(p)^2 = p relu(p)"),
     # ---- quotients: `products.Products.inverse`
     Rule("quotient", "1/(c a b) = (1/c) (1/a) (1/b),  1/(1/p) = p,  1/sqrt(p) = sqrt(p) (1/p)", "c is a number, not 0"),
+    Rule("quotient where it exists", "1/(p + [p = 0]) = 1/p + [p = 0]"),
     # ---- functions: `functions.Functions`
     Rule("exponential", "exp(c m + d n) = exp(m)^c exp(n)^d"),
     Rule("exponential of a logarithm", "exp(c log p) = p^c", "c is whole and p > 0"),
@@ -69,6 +71,7 @@ _RULES = (
     Rule("comparison of what is positive", "[p > 0] = 1, [-p >= 0] = 0", "p > 0"),
     Rule("zero of a product", "[a b = 0] is 1 where [a = 0] or [b = 0] is;  [a t + [p > 0] = 0] = [t + p = 0]", ZEROS),
     Rule("never zero", "[p = 0] = 0", "p > 0"),
+    Rule("zero where it is not", "[p + [p = 0] = 0] = 0"),
     # ---- sums over an open set: `weightings.Kernel.total`
     Rule("sum", "sum(c a p + q) = c a sum(p) + sum(q), sum(1) = count", "a is not about the token that is summed over"),
     Rule(

@@ -116,7 +116,8 @@ class Terms:
         if found is None:
             found = self.index[atom] = len(self.atoms)
             self.atoms.append(atom)
-            if kind in SPECIAL or (kind == "field" and data[0] in self.onehot):
+            single = kind == "inverse" and len(data) == 1  # 1/a: beside a it is 0 or 1
+            if kind in SPECIAL or single or (kind == "field" and data[0] in self.onehot):
                 self.special.add(found)
             if self._known_positive(kind, data):
                 self.positive.add(found)
