@@ -3,7 +3,7 @@
     inputs T : R > 0                          tokens global' in globals : 1    inputs T[global'] : R > 0
     y[i,j] = softmax[j] -T * D[i,j]           y[i,j] = softmax[j] -(mean[global'] T[global']) * D[i,j]
     w = w + sum[i] u[i] * x[i]                w[global'] = w[global'] + sum[i] u[i] * x[i]
-    a[i] = 1 / layer                          state layers'[global'] : R = 0; a first step sets it, and layer', to one more
+    a[i] = 1 / layer                          state layers'[global'] : R = 0; a first step adds 1, and sets layer'
 
 A name that is used with an index anywhere is no such field: there the index has been forgotten.
 """

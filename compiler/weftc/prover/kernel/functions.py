@@ -268,10 +268,11 @@ class Functions(Products):
         if value is not None:
             return [number(1)] if value == 0 else []
         inside, tokens = self.local(p)
+        found: list[Poly] = []
         if self.is_positive(inside):
-            rule, found = "never zero", []
+            rule = "never zero"
         elif self.guarded(inside) is not None:
-            rule, found = "zero where it is not", []
+            rule = "zero where it is not"
         else:
             rule, found = "zero of a product", self._zeros(inside)
         self.journal.note(rule, "zeros", (freeze(inside),), tuple(freeze(one) for one in found))

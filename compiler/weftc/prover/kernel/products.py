@@ -254,9 +254,9 @@ class Products(Terms):
     def _inverse(self, p: Poly) -> Poly:
         guarded = self.guarded(p)
         if guarded is not None:
-            result = add(self.inverse(guarded[0]), guarded[1])
-            self.journal.note("quotient where it exists", "inverse", (freeze(p),), freeze(result))
-            return result
+            whole = add(self.inverse(guarded[0]), guarded[1])
+            self.journal.note("quotient where it exists", "inverse", (freeze(p),), freeze(whole))
+            return whole
         found = self.factors(p)
         result: Poly = {UNIT: Fraction(1) / found.coefficient}
         for a, power in found.common:
