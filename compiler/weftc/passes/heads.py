@@ -278,7 +278,7 @@ def fixed_side(cx: Context, on: frozenset[Axis]) -> tuple[Axis, Axis]:
         raise NoAttentionForm(
             f"a function of two tokens of open sets ({cx.said([i])}, {cx.said([j])}) has no attention form",
             "only exp of a sum of products has, inside a sum over one of the tokens",
-            "with one fixed set it would lower: one slot per token of that set",
+            f"with a size for one of the two it lowers, one slot per token of it: tokens {cx.said([j])} in {j.set} : n",
         )
     return i, j
 

@@ -85,6 +85,8 @@ def _separate(cx: Context, body: Poly, q: Axis, k: Axis) -> Poly:
         body = body.replace(lambda a: tabulate(cx, Poly.atom(a)) if a in far else None)
     else:
         body = body.replace(lambda a: multiplied_out(cx, a) if a in far and isinstance(a, KeptDistance) else None)
+    if not fixed:
+        body = _as_exponentials(cx, body)
     body = _weighted_exponentials(cx, body, q, k)
     crowded = {
         a
@@ -95,12 +97,32 @@ def _separate(cx: Context, body: Poly, q: Axis, k: Axis) -> Poly:
     if crowded and not fixed:
         raise NoAttentionForm(
             "a product of two weightings over open sets has no attention form",
-            "store one of them in a pair field first: its second set must be fixed",
+            "a product of softmaxes and exponentials has: it is one exponential",
+            "otherwise store one of them in a pair field first: its second set must be fixed",
         )
     if crowded:
         keep = next((a for a in body.atoms if a in crowded and isinstance(a, Weight) and a.key == k), None)
         body = body.replace(lambda a: tabulate(cx, Poly.atom(a)) if a in crowded and a != keep else None)
     return resolve(cx, merge_rows(cx, body), k)
+
+
+def _as_exponentials(cx: Context, body: Poly) -> Poly:
+    """Softmaxes beside other weights as exp(S - lse S): a product of exponentials is one exponential."""
+
+    def several(scalars: Scalars) -> bool:
+        return sum(n for a, n in scalars if isinstance(a, Weight | Exp)) > 1
+
+    found = {a for scalars, _ in body.terms if several(scalars) for a, _ in scalars if isinstance(a, Weight)}
+
+    def swap(a: Atom) -> Poly | None:
+        if a not in found or not isinstance(a, Weight) or a.rule.kind != "softmax" or a.rule.masks:
+            return None
+        if a.rule.self_key is not None or a.rule.how.sharpness is not None:
+            return None
+        lse = total(cx, PendingSum(a.query, a.key, weigh("lse", a.rule.score)))
+        return Poly.atom(Exp(resolve(cx, thaw(a.rule.score) - lse).frozen))
+
+    return body.replace(swap) if found else body
 
 
 def _weighted_exponentials(cx: Context, body: Poly, q: Axis, k: Axis) -> Poly:
@@ -114,7 +136,7 @@ def _weighted_exponentials(cx: Context, body: Poly, q: Axis, k: Axis) -> Poly:
     if beside and cx.tokens(q) is None and cx.tokens(k) is None:
         raise NoAttentionForm(
             "a weighting times an exponential of two tokens of open sets has no attention form",
-            "add the exponent to the score of a softmax, or store one of the two first",
+            "a softmax times an exponential has; otherwise store one of the two first, in a pair field",
         )
     return body.replace(lambda a: tabulate(cx, Poly.atom(a)) if a in beside else None) if beside else body
 

@@ -234,7 +234,11 @@ class Terms:
         if found is None:
             tokens = tuple(names.get(token, token) for token in atom.tokens)
             tokens = tuple(sorted(tokens)) if atom.kind == "differ" else tokens
-            found = self._renamed[a, key] = self.intern(atom.kind, atom.data, tokens)
+            data = atom.data
+            if atom.kind == "exp" and list(tokens) != sorted(tokens):  # the same whichever token is named first
+                inside, tokens = self.local(self.open(((data, 1),), tokens))
+                (data,) = inside
+            found = self._renamed[a, key] = self.intern(atom.kind, data, tokens)
         return found
 
     def local(self, p: Poly, last: int | None = None) -> tuple[Poly, tuple[int, ...]]:
