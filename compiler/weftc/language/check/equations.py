@@ -119,7 +119,8 @@ def shaped(typing: Typing, target: ast.Ref, what: str, follows: str) -> bool:
     if not target.indices:
         some = next(iter(typing.names.index), "i")
         base, _, index = name.rpartition("_")
-        how = f"as in {name}[{some}] {follows}"
+        known = typing.names.declared(name)
+        how = f"as in {written(name, known.target.indices if known and known.target.indices else (some,))} {follows}"
         if base in typing.names.values() and index in typing.names.index:
             how = f"write {base}[{index}]"
         problems.add("C282", target.span, f"{name} needs an index: which tokens hold it?", "", how)
@@ -140,6 +141,9 @@ def fixed_columns(typing: Typing, target: ast.Ref) -> bool:
     if len(target.indices) < 2 or typing.names.sets[typing.names.index[target.indices[1]]] is not None:
         return True
     first, second = (typing.names.index[i] for i in target.indices)
+    graph = (
+        "a graph is a set of edges: tokens e in edges, inputs from[e] : R, to[e] : R; then x[from[e]], where to[e] = i"
+    )
     name, swapped = target.name, written(target.name, target.indices[::-1])
     if typing.names.sets[first] is not None:
         how = f"swap the indices: {swapped} lives on {second}"
@@ -152,6 +156,7 @@ def fixed_columns(typing: Typing, target: ast.Ref) -> bool:
         f"{second} is open: its size is known only when it runs",
         how,
         f"or fix the size of {second}: tokens {target.indices[1]} in {second} : SIZE",
+        graph if target.name in typing.names.inputs else "",
     )
     return False
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from weftc.core.vocabulary import REDUCTIONS, WEIGHTINGS
 from weftc.language.explain.context import PREFIX, STARTS_VALUE, VALUE, Trouble
+from weftc.language.explain.values import TIMES
 from weftc.language.parse.lexer import Token
 
 COMPARISONS = ("<", "<=", ">", ">=", "!=")
@@ -58,6 +59,26 @@ def foreign_function(t: Trouble) -> bool:
         return False
     how = FUNCTIONS.get(before.text.lower())
     return how is not None and t.say("P103", f"'{before.text}' is not a function", how, span=before.span)
+
+
+MATRIX = "a matrix is a vector for every token of a fixed set: tokens r in rows : m    inputs A[r] : R^d"
+
+
+def matrix(t: Trouble) -> bool:
+    """`A : R^m x d`."""
+    before, caret = t.before(), t.before(3)
+    if before is None or before.text != "x" or caret is None or caret.text != "^":
+        return False
+    return t.say("P128", "there is no type of matrices", "", MATRIX, TIMES, span=before.span.to(t.token.span))
+
+
+def among(t: Trouble) -> bool:
+    """`softmax[l](S among highest[l](S, 3))`."""
+    if t.token.text != "among":
+        return False
+    how = "over a set with a size: normalize[l](highest[l](S, 3) * exp(S)) else 0"
+    other = "over an open one: highest[l](S, 3), which is even on the three best, or sparsemax[l](S)"
+    return t.say("P103", "a weighting has one rule", "`among` would be two", how, other)
 
 
 def underscore(t: Trouble) -> bool:
@@ -228,4 +249,6 @@ def transpose(t: Trouble) -> bool:
     before = t.before()
     if before is None or before.text != "^" or t.token.text not in ("T", "t"):
         return False
-    return t.say("P133", "there is no transpose", "<a, b> is the inner product", span=before.span.to(t.token.span))
+    return t.say(
+        "P133", "there is no transpose", "<a, b> is the inner product", TIMES, span=before.span.to(t.token.span)
+    )

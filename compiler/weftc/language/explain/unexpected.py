@@ -69,6 +69,8 @@ RULES: tuple[Rule, ...] = (
     sections.example,
     habits.foreign_word,
     habits.foreign_function,
+    habits.matrix,
+    habits.among,
     habits.underscore,
     habits.index_list,
     habits.round_brackets,

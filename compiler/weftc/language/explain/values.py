@@ -5,6 +5,7 @@ from __future__ import annotations
 from weftc.language.explain.context import CLAUSES, ENDS_VALUE, PREFIX, STARTS_VALUE, VALUE, Trouble
 from weftc.language.parse.lexer import SECTIONS, Token
 
+TIMES = "a matrix A times x[i] is the row y[i,r] = <A[r], x[i]>, its transpose times that sum[r] y[i,r] * A[r]"
 AFTER = {
     "=": "what to store",
     "+=": "what to add",
@@ -127,7 +128,9 @@ def operator(t: Trouble) -> bool:
         return False
     label = f"between {t.text(t.at - 1)} and {t.token.text}"
     span = t.token.span if t.line_start(t.at) else before.span.to(t.token.span)
-    return t.say("P134", "an operator is missing", label, "a product is written with *, as in 2 * x[i]", span=span)
+    product = "a product is written with *, as in 2 * x[i]"
+    matrix = [TIMES] if before.type == "NAME" and t.token.type == "NAME" else []
+    return t.say("P134", "an operator is missing", label, product, *matrix, span=span)
 
 
 def value(t: Trouble) -> bool:

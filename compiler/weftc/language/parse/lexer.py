@@ -64,7 +64,7 @@ INSTEAD = {
     "χ": "chi", "ψ": "psi", "ω": "omega", "ϵ": "eps", "ϕ": "phi",
     ";": "a new line", "{": "(", "}": ")", "!": "!=", "&": "and", "'": '"', "_": "a letter first", "\u00a0": "a space",
     "@": "<a, b> for the inner product", "∧": "and", "∙": DOT, "•": DOT,
-    "⊙": ".*", "∘": ".*",
+    "⊙": ".*", "∘": ".*", ".": "+ and - without a dot",
 }  # fmt: skip
 
 
