@@ -96,9 +96,15 @@ def _without_index(spec: ast.Spec) -> Iterator[str]:
     declared = [one.target for one in (*spec.inputs, *spec.random, *spec.state)]
     read = (node for node in nodes(spec) if isinstance(node, ast.Ref))
     fixed = {index for tokens in spec.tokens for index in tokens.indices if tokens.size is not None}
-    indexed = {target.name for target in (*written, *declared) if target.indices}
-    # m[e] of a vector m without an index is a coordinate of it
-    indexed |= {ref.name for ref in read if ref.indices and not (len(ref.indices) == 1 and ref.indices[0] in fixed)}
+    alone = {target.name for target in declared if not target.indices}
+
+    def coordinate(ref: ast.Ref) -> bool:
+        """Whether m[e] may be a coordinate of a vector m without an index."""
+        return len(ref.indices) == 1 and ref.indices[0] in fixed
+
+    indexed = {target.name for target in declared if target.indices}
+    indexed |= {ref.name for ref in written if ref.indices and not (coordinate(ref) and ref.name in alone)}
+    indexed |= {ref.name for ref in read if ref.indices and not coordinate(ref)}
     others = {one.name for one in spec.params} | {one.target.name for one in spec.lets} | _names(spec)
     for target in (*declared, *written):
         base, _, index = target.name.rpartition("_")
