@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
+import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -200,3 +203,70 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
         export(compiled("lloyd", weights="unrolled"), tmp_path / "other.py", layers=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lloyd.py", "lloyd.safetensors"]
     assert type(module_of(tmp_path / "lloyd.py")).__name__ == "Lloyd"
+
+
+def test_softmax_alone_is_near_the_spec(tmp_path: Path) -> None:
+    given = {"dims": {"d": 2, "k": 3}, "layers": 2, "to": "softmax"}
+    done = export("lloyd", tmp_path / "soft.py", sharpness=400.0, **given)
+    assert "leads by" in done.card
+    assert (
+        "argmax" not in (tmp_path / "soft.py").read_text(encoding="utf-8").split("class Lloyd")[1].split("output_")[0]
+    )
+    x = torch.tensor([[-3.0, 0], [-2, 0], [0, 4], [2, 0], [3, 0], [0, 5]], dtype=torch.float64)
+    start = x[[0, 2, 4]]
+    want = weftc.load(weftc.compile("lloyd", dims={"d": 2, "k": 3}, layers=2))(x=x, c=start)["centers"]
+    torch.testing.assert_close(module_of(tmp_path / "soft.py")(x, start)["centers"], want, rtol=1e-9, atol=1e-9)
+    with pytest.raises(InputError, match=r"head c \(top\)"):
+        export("trimmed_kmeans", tmp_path / "trimmed.py", **given)
+    with pytest.raises(InputError, match=r"head y \(argmax\)"):
+        export(compiled("lloyd"), tmp_path / "other.py", to="softmax")
+
+
+def test_a_folder_for_hubs_is_the_model(tmp_path: Path) -> None:
+    done = export(compiled("lloyd"), tmp_path / "folder", to="hub")
+    assert sorted(path.name for path in done.paths) == ["README.md", "config.json", "model.safetensors"]
+    again = weftc.load(tmp_path / "folder" / "model.safetensors")
+    assert again.spec_text == compiled("lloyd").spec_text
+    told = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))
+    assert (told["algorithm"], told["dims"], told["inputs"]) == ("lloyd", {"d": 2, "k": 3}, ["x", "c"])
+    with pytest.raises(InputError, match="--force"):
+        export(compiled("lloyd"), tmp_path / "folder", to="hub")
+
+
+def test_a_model_goes_to_a_hub_and_comes_back(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    from weftc.interop.hub import hub_model
+
+    model, given = weftc.load(compiled("lloyd")), problem("lloyd", "random", 9, 1)
+    hub_model()(model).save_pretrained(tmp_path / "folder")
+    again = hub_model().from_pretrained(tmp_path / "folder")
+    assert torch.equal(again(given)["centers"], model(given)["centers"])
+
+
+def test_a_module_is_compiled_traced_copied_and_loaded() -> None:
+    model = loaded(write(compiled("soft_kmeans"), 1))
+    x, c = (torch.as_tensor(values) for values in problem("soft_kmeans", "random", 9, 3).values())
+    want = model(x, c)["centers"]
+    whole = torch.compile(model, fullgraph=True, backend="eager")
+    torch.testing.assert_close(whole(x, c)["centers"], want)
+    traced = torch.jit.trace(lambda *given: model(*given)["centers"], (x, c))
+    torch.testing.assert_close(traced(x, c), want)
+    stored = io.BytesIO()
+    torch.save(model.state_dict(), stored)
+    stored.seek(0)
+    other = copy.deepcopy(model)
+    for buffer in other.buffers():
+        buffer.zero_()
+    other.load_state_dict(torch.load(stored, weights_only=True))
+    assert torch.equal(other(x, c)["centers"], want)
+
+
+def test_accelerate_prepares_a_loaded_model() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    model = weftc.load(compiled("soft_kmeans"), trainable=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    prepared, optimizer = accelerate.Accelerator(cpu=True).prepare(model, optimizer)
+    before = model.tensor("layer.0.0.y.v").detach().clone()
+    prepared(problem("soft_kmeans", "random", 9, 1))["centers"].square().sum().backward()
+    optimizer.step()
+    assert not torch.equal(model.tensor("layer.0.0.y.v"), before)

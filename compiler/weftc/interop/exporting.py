@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from weftc.core.errors import InputError
 from weftc.interop.writer import Written, write
+from weftc_runtime.format.tensors import writes
 from weftc_runtime.format.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from weftc.compiling import SpecLike
     from weftc_runtime.format.checkpoint import Checkpoint
 
-Kind = Literal["module", "pt2", "onnx"]
+Kind = Literal["module", "pt2", "onnx", "softmax", "hub"]
 SUFFIXES: Mapping[str, Kind] = {".py": "module", ".pt2": "pt2", ".onnx": "onnx"}
+ORDINARY = {"scores": "dot", "hardmax": "softmax", "centre": "off", "sharpness": "auto"}  # styles of `softmax`
 FEW = 7  # tokens in every open set of the inputs that a model is traced with
 PROBLEMS = 3  # problems in the batch it is traced with
 
@@ -63,6 +65,10 @@ def export(
 ) -> Export:
     """Writes a model for other people's tools; the kind follows from the ending of `path` (.py, .pt2, .onnx).
 
+    `to="softmax"` writes a module whose heads are all softmax attention over inner products, at a finite temperature
+    (a null key of the query's own is one more score), without the objective. `to="hub"` writes a folder with the
+    model, a config.json and a card, as model hubs have them.
+
     `batch` gives pt2 and ONNX files one more axis in front, and masks for sets of any size; a Python module takes
     both as it is. A file gives the outputs of the spec, its objective and `margin`: how clear the closest decision
     was. It decides in floating point, where Weft decides exactly: below about 1e-12 (1e-5 in float32) a decision may
@@ -74,26 +80,65 @@ def export(
         raise InputError(f"{target_path.name}: the ending of an export is .py, .pt2 or .onnx (or say which with `to`)")
     if dtype not in ("float64", "float32"):
         raise InputError(f"an export is in float64 or float32, not in {dtype}")
+    if kind == "softmax":
+        styles = {**ORDINARY, **styles}
     checkpoint = _checkpoint(target, dims, params, layers, styles)
     depth = checkpoint.program.layers if layers is None else layers
     if checkpoint.program.options.get("weights") == "unrolled" and depth != checkpoint.program.layers:
         raise InputError(
             f"this model has {checkpoint.program.layers} layers, each with weights of its own, not {depth}"
         )
+    if kind == "hub":
+        return _save_hub(checkpoint, target_path, force)
+    if kind == "softmax":
+        checkpoint = ordinary(checkpoint)
     card = about(checkpoint, depth, dtype)
     written = write(checkpoint, depth, card)
     stored = target_path.with_suffix(".safetensors")
-    paths = (target_path, stored) if kind == "module" else (target_path,)
+    paths = (target_path, stored) if kind in ("module", "softmax") else (target_path,)
     for one in paths:
         if one.exists() and not force:
             raise InputError(f"{one} exists; --force (in Python force=True) replaces it")
     if not target_path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {target_path.absolute().parent}")
-    if kind == "module":
+    if kind in ("module", "softmax"):
         _save_module(written, target_path, stored)
     else:
         _save_traced(kind, checkpoint, written, target_path, dtype, batch, depth)
     return Export(kind, paths, written.inputs, written.outputs, card)
+
+
+def ordinary(checkpoint: Checkpoint) -> Checkpoint:
+    """The model without its objective, if all its heads are ordinary softmax attention; an error that names another."""
+    from dataclasses import replace
+
+    program = checkpoint.program
+    if program.objective is not None:
+        wanted = {(output.stream, output.slot) for output in program.outputs}
+        kept = tuple(step for step in program.readout if wanted & set(writes(step)))
+        program = replace(program, objective=None, readout=kept)
+    patterns = [output.head for output in program.outputs if output.head is not None]
+    found = [head for _, step in program.places() for sub in step.sublayers for head in getattr(sub, "heads", ())]
+    for head in (*found, *patterns):
+        if head.weighting.kind != "softmax" or head.masks:
+            raise InputError(
+                f"head {head.name} ({head.weighting.kind}) is no ordinary softmax attention; "
+                "of a spec, `--to softmax` compiles with --scores dot --hardmax softmax --centre off"
+            )
+    return replace(checkpoint, program=program)
+
+
+def _save_hub(checkpoint: Checkpoint, folder: Path, force: bool) -> Export:
+    from weftc.interop.hub import card, save_folder
+
+    if folder.exists() and not (force and folder.is_dir()):
+        raise InputError(f"{folder} exists; --force (in Python force=True) writes into it")
+    if not folder.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {folder.absolute().parent}")
+    program, text = checkpoint.program, card(checkpoint)
+    folder.mkdir(exist_ok=True)
+    names = tuple(one.name for one in program.inputs), tuple(one.name for one in program.outputs)
+    return Export("hub", save_folder(checkpoint, folder), *names, text)
 
 
 def about(checkpoint: Checkpoint, layers: int, dtype: str) -> str:
@@ -104,6 +149,8 @@ def about(checkpoint: Checkpoint, layers: int, dtype: str) -> str:
         f"Equal to the spec up to rounding wherever every decision is clear: `margin` above about {clear}, the least",
         "lead of a chosen key relative to the scores it was chosen by. Ties are not settled exactly, as Weft does.",
     ]
+    if checkpoint.program.options.get("hardmax") == "softmax":
+        lines[1:] = ["Near the spec where every choice is as clear as the conditions say: choices are softmax weights."]
     lines += [f"Condition: {condition.text}." for condition in checkpoint.program.conditions]
     if checkpoint.program.options.get("scores") == "dot":
         lines.append("Scores are inner products (`--scores dot`): distances lose digits far from the origin.")
