@@ -18,7 +18,7 @@ Both are taken with r + 6 for r + 4, for terms of second order and for the rest 
 no computed v is negative. To this come the errors of features that are not data, and what names in the lowest bits
 hide, 2^(bits - 23) of the largest v, four times: of the least minimum of rows and of columns, of the second, and of
 best keys of several rectangles. X is that of the longest query of a block. Nothing else is trusted: all other rows are
-settled by the caller.
+settled by the caller. On a GPU programs of `triton` look for the same with the same bounds; they hide no names.
 
 Queries in float32 are read as they are stored where their size is ordinary and their middle is near zero next to it:
 the power of two goes to the keys instead. All others are copied, scaled, and centred for distances, which changes none.
@@ -41,6 +41,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.kernels import minima
+from weftc_runtime.kernels.gpu import scan_of
 from weftc_runtime.kernels.minima import Rectangle, Room
 from weftc_runtime.kernels.precision import full_precision
 from weftc_runtime.kernels.threads import each
@@ -164,9 +165,10 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
     other = 0.0 if radius is None else float(torch.linalg.vector_norm(radius, dim=1).max()) * power * ROOM
     share = (keys.shape[1] + 6) * U * ROOM
     table, bias = small * (-2 * queries.scale if distance else -queries.scale), square if distance else square * 0
-    parts = [slice(start, start + KEYS) for start in range(0, len(keys), KEYS)]
+    programs = scan_of(queries.device, keys.shape[1])
+    parts = [slice(start, start + KEYS) for start in range(0, len(keys), KEYS)] if programs is None else []
     rectangles = [Rectangle.of(table[part], bias[part], queries.device) for part in parts]
-    hidden = 2.0 ** (max(rectangle.bits for rectangle in rectangles) - 23)
+    hidden = 2.0 ** (max(rectangle.bits for rectangle in rectangles) - 23) if rectangles else 0.0
 
     def needed(block: int) -> tuple[float, float]:
         """The offset of a block, and how far the second best must be behind, for every query of it."""
@@ -177,6 +179,10 @@ def nearest(queries: Queries, keys: Tensor, radius: Tensor | None, tolerance: fl
         error = (2 * share + 4 * hidden) * largest + 2 * SMALLEST + tolerance * queries.power * power
         return offset, (error + 2 * slack * (2 * both + slack if distance else both + other)) * ROOM
 
+    if programs is not None:
+        margins = [needed(block)[1] for block in range(len(queries.blocks))]
+        index, doubt = programs(queries.blocks, table.to(queries.device), bias.to(queries.device), margins)
+        return Found(index.to(keys.device), doubt.to(keys.device) if len(doubt) else None)
     with full_precision():
         found = _scan(queries, rectangles, needed)
     return Found(found.index.to(keys.device), None if found.doubt is None else found.doubt.to(keys.device))

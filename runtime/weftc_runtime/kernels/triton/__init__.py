@@ -1,0 +1,1 @@
+"""Kernels for GPUs in Triton, an optional dependency (`pip install 'weftc[gpu]'`)."""
