@@ -91,3 +91,15 @@ def run_until(
 
     model = weftc_runtime.load(compiled, group=dist.group.WORLD)
     return plain(model.final(inputs, progress=watch, **options))
+
+
+def sent_share(compiled: Any, inputs: dict[str, Any]) -> int:
+    """Bytes that one process sends in its third layer."""
+    import torch.distributed as dist
+
+    import weftc_runtime
+
+    seen: list[int] = []
+    model = weftc_runtime.load(compiled, dtype="float32", group=dist.group.WORLD)
+    model(inputs, layers=3, progress=lambda what, *_: seen.append(model.collective.sent) if what == "layer" else None)
+    return seen[3] - seen[2]

@@ -189,7 +189,7 @@ def _report(error: Exception, words: Sequence[str]) -> int:
     elif isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         text, code = f"{place}{error.strerror or error}", REFUSED
-    elif isinstance(error, MemoryError):
+    elif isinstance(error, MemoryError) or "allocate memory" in str(error):  # as torch says it
         text, code = "out of memory; use smaller dimensions or fewer rows", REFUSED
     else:
         if "--debug" in words:

@@ -136,7 +136,7 @@ class Model(nn.Module):
         self.layers = LayerSites(program)
         self.collective, self.shared = ALONE, frozenset[str]()
         if group is not None:
-            self._join_group(ProcessGroup(group), shared)
+            self._join_group(group if isinstance(group, ProcessGroup) else ProcessGroup(group), shared)
         elif shared is not None:
             raise RunError("`shared` names the sets that the processes of a group share; give `group` too")
 

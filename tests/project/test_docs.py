@@ -27,6 +27,7 @@ from weftc.tools.doc_tables.ebnf import productions
 from weftc.tools.doc_tables.signatures import described, public
 from weftc.tools.doc_tables.sites import sites
 from weftc.tools.doc_tables.tables import TABLES
+from weftc.tools.doc_tables.traffic import traffic
 
 DOCS = ROOT / "docs"
 PLAYED = (
@@ -45,7 +46,7 @@ PLAYED = (
     "python",
 )
 PEOPLE = tuple(sorted(f"for/{path.stem}" for path in (DOCS / "for").glob("*.md")))
-GENERATED = ("styles", "language", "errors", "python", "hooks")
+GENERATED = ("styles", "language", "errors", "python", "hooks", pytest.param("scale", marks=pytest.mark.slow))
 TESTS = ROOT / "tests"
 
 
@@ -148,6 +149,8 @@ def generated(name: str) -> str:
         return messages()
     if name == "sites":
         return sites()
+    if name == "traffic":
+        return traffic()
     if name in TABLES:
         return TABLES[name]()
     return described(name, public()[name])

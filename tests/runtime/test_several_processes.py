@@ -13,7 +13,8 @@ import torch
 
 import weftc
 from ranks import cuts, ranks
-from shared_runs import decide_share, plain, run_share, sum_share
+from shared_runs import decide_share, plain, run_share, sent_share, sum_share
+from weftc.tools.doc_tables.traffic import CENTERS, COLUMNS, a_layer
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.exact.decide import decide
 from weftc_runtime.exact.sums import exact_sum
@@ -235,3 +236,11 @@ def test_sums_are_exact_over_all_processes() -> None:
     for ends in ([0, 31, 99], [0, 99, 99]):
         given = [(numbers[a:b], bins[a:b], 4) for a, b in pairwise(ends)]
         assert [total.tolist() for total in ranks(2).run(sum_share, given)] == [wanted, wanted]
+
+
+@pytest.mark.parametrize("spec", ["lloyd", "soft_kmeans"])
+def test_the_table_of_docs_says_what_is_sent(spec: str) -> None:
+    rows = np.random.default_rng(6).normal(size=(300, COLUMNS)).astype(np.float32)
+    checkpoint = weftc.compile(spec, {"d": COLUMNS, "k": CENTERS})
+    told = ranks(2).run(sent_share, [(checkpoint, {"x": rows[part]}) for part in cuts(300, 2)])
+    assert told[0] == told[1] == a_layer(spec).fixed

@@ -225,8 +225,8 @@ def binned_sum(blocks: list[tuple[Tensor, Tensor]], count: int, others: Others) 
     broken, below, highest = others.max(torch.tensor([not finite, -lowest, highest])).tolist()
     if broken:
         return torch.full((count,), torch.nan, dtype=torch.float64, device=device)
-    base, limbs = _window(-below, highest)
-    return _round(others.sum(_limbs(blocks, count, base, limbs, device)).reshape(count, limbs), base)
+    base, limbs = window(-below, highest)
+    return rounded(others.sum(accumulated(blocks, count, base, limbs, device)).reshape(count, limbs), base)
 
 
 def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
@@ -240,11 +240,11 @@ def _accumulate(blocks: list[tuple[Tensor, Tensor]], count: int) -> Tensor:
             for numbers, index in blocks:
                 total.index_add_(0, index, numbers)
             return total  # infinite or NaN, whatever the order; the caller reports it
-        base, limbs = _window(*_range([numbers for numbers, _ in blocks]))
-    return _round(_limbs(blocks, count, base, limbs, device).reshape(count, limbs), base)
+        base, limbs = window(*_range([numbers for numbers, _ in blocks]))
+    return rounded(accumulated(blocks, count, base, limbs, device).reshape(count, limbs), base)
 
 
-def _limbs(blocks: list[tuple[Tensor, Tensor]], count: int, base: int, limbs: int, device: torch.device) -> Tensor:
+def accumulated(blocks: list[tuple[Tensor, Tensor]], count: int, base: int, limbs: int, device: torch.device) -> Tensor:
     """All numbers added into the limbs of their bins (count * limbs), as integers."""
     acc = torch.zeros(count * limbs, dtype=torch.int64, device=device)
     for numbers, index in blocks:
@@ -281,7 +281,7 @@ def _range(parts: list[Tensor]) -> tuple[int, int]:
     return lowest, highest
 
 
-def _window(lowest: int, highest: int) -> tuple[int, int]:
+def window(lowest: int, highest: int) -> tuple[int, int]:
     """The exponent of the lowest limb, and how many limbs reach over all numbers with room for the carries."""
     lowest = min(lowest, highest)
     return lowest, ((highest - lowest) >> 5) + 4
@@ -293,7 +293,7 @@ def _carry(acc: Tensor) -> None:
         acc[:, limb] &= _MASK
 
 
-def _round(acc: Tensor, base: int) -> Tensor:
+def rounded(acc: Tensor, base: int) -> Tensor:
     """Limbs (count, limbs) -> the nearest float64, ties to even."""
     _carry(acc)
     negative = acc[:, -1] < 0

@@ -10,6 +10,7 @@ apart find out instead of waiting for ever.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -128,7 +129,7 @@ class ProcessGroup(Collective):
         except Ended:
             raise
         except Exception as error:
-            self._reduce(torch.tensor([1, 0, 0]))
+            self._all(self._sent(torch.tensor([1, 0, 0])), largest=True)
             self._tell(error)
 
     def _tell(self, error: Exception | None) -> None:
@@ -154,18 +155,10 @@ class ProcessGroup(Collective):
                 f"({reason}); start the run again, with `resume` it goes on from its last state"
             ) from None
 
-    def _reduce(self, numbers: Tensor) -> Tensor:
-        """The largest numbers of all."""
-        self.sent += numbers.numel() * numbers.element_size()
-        moved = numbers.to(self._device)
-        with self._line():
-            self._dist.all_reduce(moved, op=self._dist.ReduceOp.MAX, group=self._group)
-            return moved.cpu()
-
     def _next(self, what: str) -> None:
         """All is well here, and this is what comes."""
         word = crc32(what.encode()) & 0x7FFFFFFF
-        failed, high, low = self._reduce(torch.tensor([0, word, -word])).tolist()
+        failed, high, low = self._all(self._sent(torch.tensor([0, word, -word])), largest=True).tolist()
         if failed:
             self._tell(None)
         if high != -low:
@@ -182,54 +175,59 @@ class ProcessGroup(Collective):
     def sum(self, numbers: Tensor) -> Tensor:
         assert numbers.dtype == torch.int64
         self._next(f"sum {tuple(numbers.shape)}")
-        moved = self._sent(numbers)
-        moved = moved.clone() if moved is numbers else moved
-        with self._line():
-            self._dist.all_reduce(moved, group=self._group)
-        return moved.to(numbers.device)
+        return self._all(self._sent(numbers), largest=False).to(numbers.device)
 
     def max(self, numbers: Tensor) -> Tensor:
         self._next(f"max {tuple(numbers.shape)} {numbers.dtype}")
-        moved = self._sent(numbers)
-        moved = moved.clone() if moved is numbers else moved
-        with self._line():
-            self._dist.all_reduce(moved, op=self._dist.ReduceOp.MAX, group=self._group)
-        return moved.to(numbers.device)
+        return self._all(self._sent(numbers), largest=True).to(numbers.device)
 
     def stack(self, numbers: Tensor) -> Tensor:
         self._next(f"stack {tuple(numbers.shape)} {numbers.dtype}")
-        moved = self._sent(numbers)
-        found = [torch.empty_like(moved) for _ in range(self.size)]
-        with self._line():
-            self._dist.all_gather(found, moved, group=self._group)
-        return torch.stack(found).to(numbers.device)
+        return torch.stack(self._of_all(self._sent(numbers))).to(numbers.device)
 
     def joined(self, rows: Tensor, stream: str) -> Tensor:
         """Rows of another process go into place; the shortest are filled up on their way."""
         starts, most = self.starts[stream], self.most(stream, len(rows))
         padded = rows.new_zeros(most, *rows.shape[1:])
         padded[: len(rows)] = rows
-        found = self.stack(padded)
         counts = [end - start for start, end in pairwise(starts)]
-        return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
+        return torch.cat([part[:count] for part, count in zip(self.stack(padded), counts, strict=True)])
 
     def shown(self, mine: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
         self._next(f"show {shape} {dtype} {source}")
         numbers = torch.empty(shape, dtype=dtype) if mine is None else mine
-        moved = self._sent(numbers) if mine is not None else numbers.to(self._device)
-        with self._line():
-            self._dist.broadcast(moved, self._dist.get_global_rank(self._group, source), group=self._group)
-        return moved.to(numbers.device)
+        moved = numbers.to(self._device) if mine is None else self._sent(numbers)
+        return self._of(moved, source).to(numbers.device)
 
     def gather(self, mine: Any) -> list[Any]:
         self._next("gather")
         return self._listed(mine)
 
+    # ------------------------------------------------------------------ torch.distributed
+    def _all(self, numbers: Tensor, largest: bool) -> Tensor:
+        total = numbers.clone()
+        with self._line():
+            operation = self._dist.ReduceOp.MAX if largest else self._dist.ReduceOp.SUM
+            self._dist.all_reduce(total, op=operation, group=self._group)
+            return total
+
+    def _of_all(self, numbers: Tensor) -> list[Tensor]:
+        found = [torch.empty_like(numbers) for _ in range(self.size)]
+        with self._line():
+            self._dist.all_gather(found, numbers, group=self._group)
+            return found
+
+    def _of(self, numbers: Tensor, source: int) -> Tensor:
+        with self._line():
+            self._dist.broadcast(numbers, self._dist.get_global_rank(self._group, source), group=self._group)
+            return numbers
+
     def _listed(self, mine: Any) -> list[Any]:
+        self.sent += len(pickle.dumps(mine))
         found: list[Any] = [None] * self.size
         with self._line():
             self._dist.all_gather_object(found, mine, group=self._group)
-        return found
+            return found
 
     def any(self, flag: bool) -> bool:
         return bool(self.max(torch.tensor([int(flag)])).item())

@@ -34,7 +34,7 @@ LEVELS = (2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BestKeys:
     """The best key of every query (int32); the rows in doubt are the first `many` of `rows`, in any order."""
 
     index: Tensor
@@ -58,7 +58,7 @@ def choose_tiles(dtype: torch.dtype, features: int) -> tuple[int, int]:
     return (64, 32) if features <= 32 else (32, 32) if features <= 64 else (16, 16)
 
 
-def best_keys(queries: Tensor, keys: Tensor, distance: bool, tolerance: float = 0.0) -> Choice:
+def best_keys(queries: Tensor, keys: Tensor, distance: bool, tolerance: float = 0.0) -> BestKeys:
     """The best key (k, r), float64, of every query (n, r), in float32 or float64 as given. `tolerance`: of scores."""
     dtype, device = queries.dtype, queries.device
     many, features = queries.shape
@@ -82,7 +82,7 @@ def best_keys(queries: Tensor, keys: Tensor, distance: bool, tolerance: float = 
             near, table, bias, limits, index, rows, count, many, len(keys), features,
             d=features, D=tile(features), ROWS=rows_at_once, KEYS=keys_at_once, enable_fp_fusion=True,
         )  # fmt: skip
-    return Choice(index, rows, count)
+    return BestKeys(index, rows, count)
 
 
 def scan(blocks: Sequence[Tensor], keys: Tensor, bias: Tensor, margins: Sequence[float]) -> tuple[Tensor, Tensor]:
