@@ -3,7 +3,8 @@
     weftc.parse      text -> syntax tree                     weftc.compile    spec -> checkpoint
     weftc.check      spec -> checked spec                    weftc.load       checkpoint -> nn.Module
     weftc.interpret  spec, inputs -> outputs, the meaning    weftc.verify     spec or checkpoint -> verdict
-    weftc.catalogue  the built-in specs
+    weftc.catalogue  the built-in specs                      weftc.disguise   checkpoint -> the same in other weights
+    weftc.explain    checkpoint -> a spec, from its weights
 
 A spec may be given as its text, a built-in name, a path, or what `parse` and `check` return. Nothing here imports torch
 before a model is loaded.
@@ -22,6 +23,7 @@ from weftc.version import VERSION as __version__
 if TYPE_CHECKING:
     from weftc.api import assignment, check, interpret, load, parse, verify
     from weftc.compiling import compile
+    from weftc.decompiler.explanation import explain
     from weftc.estimators.matching import match
     from weftc.files.locate import catalogue
     from weftc.interop.exporting import export
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from weftc.language.format.formatter import format
     from weftc.show.figures.pictures import plot
     from weftc.show.page.making import report
+    from weftc.variants.disguising import disguise
     from weftc.verification.verdict import Verdict
     from weftc_runtime import Checkpoint, Model
 
@@ -48,7 +51,9 @@ __all__ = [
     "check",
     "circuit",
     "compile",
+    "disguise",
     "distance",
+    "explain",
     "export",
     "format",
     "interpret",
@@ -67,6 +72,8 @@ _HOMES = {
     "circuit": "weftc.circuits.circuit",
     "compile": "weftc.compiling",
     "distance": "weftc.variants.distance",
+    "disguise": "weftc.variants.disguising",
+    "explain": "weftc.decompiler.explanation",
     "export": "weftc.interop.exporting",
     "format": "weftc.language.format.formatter",
     "interpret": "weftc.api",

@@ -25,6 +25,7 @@ from weftc.commands import check as command_check
 from weftc.commands import circuit as command_circuit
 from weftc.commands import compile as command_compile
 from weftc.commands import completion as command_completion
+from weftc.commands import disguise as command_disguise
 from weftc.commands import distance as command_distance
 from weftc.commands import explain as command_explain
 from weftc.commands import export as command_export
@@ -59,13 +60,14 @@ COMMANDS: dict[str, ModuleType] = {
     "export": command_export,
     "circuit": command_circuit,
     "distance": command_distance,
+    "disguise": command_disguise,
+    "explain": command_explain,
     "report": command_report,
     "plot": command_plot,
     "list": command_list,
     "show": command_show,
     "new": command_new,
     "fmt": command_fmt,
-    "explain": command_explain,
     "help": command_help,
     "info": command_info,
     "completion": command_completion,

@@ -33,6 +33,7 @@ DOCS = ROOT / "docs"
 PLAYED = (
     "tutorial",
     "export",
+    "disguise",
     "hooks",
     "circuits",
     "training",

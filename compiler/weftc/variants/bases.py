@@ -14,14 +14,28 @@ from weftc_runtime.format.tensors import NUMBER_HEADS
 
 
 def rotated(checkpoint: Checkpoint, seed: int = 0, kind: Kind = "orthogonal") -> Checkpoint:
-    """The model with every residual in a random orthogonal basis; `signed`: permutations and signs, without rounding.
+    """The model with every residual in a random orthogonal basis; `signed`: permutations and signs, without rounding;
+    `dyadic`: columns mixed by fours, without rounding where weights are short binary fractions.
 
     The tensors `basis.STREAM` hold the bases: what the runtime stores is B z, and slots are read through the inverse.
     """
     rng = np.random.default_rng(seed)
+    bases = {stream.name: drawn(stream.width, kind, rng) for stream in checkpoint.program.streams}
+    return in_bases(checkpoint, bases, {stream: basis.T for stream, basis in bases.items()})
+
+
+def scaled(checkpoint: Checkpoint, seed: int = 0) -> Checkpoint:
+    """The model with every column of a residual in a unit of its own: powers of two, and so without rounding."""
+    rng = np.random.default_rng(seed)
+    powers = {stream.name: 2.0 ** rng.integers(-3, 4, stream.width) for stream in checkpoint.program.streams}
+    there = {stream: np.diag(power) for stream, power in powers.items()}
+    return in_bases(checkpoint, there, {stream: np.diag(1 / power) for stream, power in powers.items()})
+
+
+def in_bases(checkpoint: Checkpoint, bases: Mapping[str, Array], inverses: Mapping[str, Array]) -> Checkpoint:
+    """The model over residuals B z: Q B^-1 where Q was, B E B^-1 where E was, so that every product is what it was."""
     program = checkpoint.program
-    bases = {stream.name: drawn(stream.width, kind, rng) for stream in program.streams}
-    moved = _Moved(checkpoint.tensors, bases, {stream: basis.T for stream, basis in bases.items()})
+    moved = _Moved(checkpoint.tensors, bases, inverses)
     changed = moved.program(program)
     names = {stream: f"basis.{stream}" for stream in bases}
     for stream, basis in bases.items():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from weftc.variants.drawing import Array, Kind, conditioned, drawn
 from weftc_runtime.format.checkpoint import Checkpoint
@@ -40,7 +41,7 @@ def mixed_heads(checkpoint: Checkpoint, seed: int = 0, kind: Kind = "orthogonal"
     def both(heads: tuple[Head, ...]) -> tuple[Head, ...]:
         found = []
         for head in heads:
-            exact = head.weighting.kind == "normalize" and kind != "signed"
+            exact = head.weighting.kind == "normalize" and kind == "orthogonal"
             score = head.score if exact else mixed(head.score)
             found.append(replace(head, score=score, masks=tuple(Mask(m.op, mixed(m.score)) for m in head.masks)))
         return tuple(found)
@@ -48,13 +49,16 @@ def mixed_heads(checkpoint: Checkpoint, seed: int = 0, kind: Kind = "orthogonal"
     return _used(checkpoint, _with_heads(checkpoint.program, both), tensors)
 
 
-def split_heads(checkpoint: Checkpoint, seed: int = 0) -> Checkpoint:
-    """Every head as two heads that weigh alike: each writes some of the rows; of a single row, each writes half."""
+def split_heads(checkpoint: Checkpoint, seed: int = 0, parts: int = 2) -> Checkpoint:
+    """Every head as several that weigh alike and write some of the rows each; too few rows are written in halves.
+
+    Weights depend on scores alone, and values are added: rows of V in several heads, or 1/2 and 1/2 of a row, are V.
+    """
     rng = np.random.default_rng(seed)
     tensors = dict(checkpoint.tensors)
 
-    def halves(name: str, share: Array, part: int) -> str:
-        return name and _stored(tensors, f"{name}.{part}", tensors[name] * share[:, None])
+    def share(name: str, rows: Array, part: int) -> str:
+        return name and _stored(tensors, f"{name}.{part}", tensors[name] * rows[:, None])
 
     def split(heads: tuple[Head, ...]) -> tuple[Head, ...]:
         found: list[Head] = []
@@ -63,24 +67,85 @@ def split_heads(checkpoint: Checkpoint, seed: int = 0) -> Checkpoint:
             if not head.value:
                 found.append(head)
                 continue
-            rows = len(tensors[head.value])
             filled = np.flatnonzero((tensors[head.value] != 0).any(1))
-            first = np.full(rows, 0.5)
-            if len(filled) > 1:
-                first = (rng.permutation(rows) % 2).astype(float)
-                first[filled] = rng.permutation(len(filled)) % 2
-            for part, share in enumerate((first, 1 - first), start=1):
+            shares = _shares(len(tensors[head.value]), filled, parts, rng)
+            for part, rows in enumerate(shares, start=1):
                 own = head.self_key
                 if own is not None:
-                    own = replace(own, value=halves(own.value, share, part))
+                    own = replace(own, value=share(own.value, rows, part))
                 name = f"{head.name}_{part}"
                 while name in taken:
                     name += "_"
                 taken.add(name)
-                found.append(replace(head, name=name, value=halves(head.value, share, part), self_key=own))
+                found.append(replace(head, name=name, value=share(head.value, rows, part), self_key=own))
         return tuple(found)
 
     return _used(checkpoint, _with_heads(checkpoint.program, split), tensors)
+
+
+def _shares(rows: int, filled: npt.NDArray[np.intp], parts: int, rng: np.random.Generator) -> list[Array]:
+    """What each part writes of every row: all of it or nothing; of filled rows that are too few, powers of two."""
+    owner = rng.permutation(rows) % parts
+    owner[filled] = rng.permutation(len(filled)) % parts
+    shares = [(owner == part).astype(float) for part in range(parts)]
+    for part in range(len(filled), parts):
+        if len(filled):
+            giver = shares[part - 1 if len(filled) == 1 else part % len(filled)]
+            giver[filled] /= 2
+            shares[part][filled] = giver[filled]
+    return shares
+
+
+def merged_heads(checkpoint: Checkpoint) -> Checkpoint:
+    """Heads of a sub-layer that weigh alike as one: the sum of their values, where adding rounds nothing.
+
+    Heads weigh alike when scores, masks, weightings and self keys are the same numbers, under whatever names.
+    """
+    tensors = dict(checkpoint.tensors)
+
+    def same(one: Head, other: Head) -> bool:
+        def numbers(head: Head) -> list[bytes]:
+            parts = [part for score in (head.score, *(mask.score for mask in head.masks)) for part in score.parts]
+            named = [name for part in parts for name in (part.q, part.k, part.coefficient, (part.scale or ("", ""))[1])]
+            named.append("" if head.self_key is None else head.self_key.row or "")
+            return [np.asarray(tensors[name]).tobytes() if name else b"" for name in named]
+
+        def shape(head: Head) -> object:
+            kinds = [(p.kind, p.scale and p.scale[0]) for p in head.score.parts]
+            masks = [(m.op, [(p.kind, p.scale and p.scale[0]) for p in m.score.parts]) for m in head.masks]
+            own = None if head.self_key is None else (bool(head.self_key.value), head.self_key.row is None)
+            return head.query, head.keys, head.weighting, kinds, masks, own
+
+        return bool(one.value and other.value) and shape(one) == shape(other) and numbers(one) == numbers(other)
+
+    def added(left: str, right: str) -> str | None:
+        if not left:
+            return left
+        a, b = tensors[left], tensors[right]
+        both = a + b
+        if not (np.array_equal(both - a, b) and np.array_equal(both - b, a)):
+            return None
+        return _stored(tensors, f"{left}.merged", both)
+
+    def merge(heads: tuple[Head, ...]) -> tuple[Head, ...]:
+        found: list[Head] = []
+        for head in heads:
+            for at, other in enumerate(found):
+                if not same(other, head):
+                    continue
+                value, own = added(other.value, head.value), other.self_key
+                if own is not None and head.self_key is not None:
+                    back = added(own.value, head.self_key.value)
+                    own = own if back is None else replace(own, value=back)
+                    value = None if back is None else value
+                if value is not None:
+                    found[at] = replace(other, value=value, self_key=own)
+                    break
+            else:
+                found.append(head)
+        return tuple(found)
+
+    return _used(checkpoint, _with_heads(checkpoint.program, merge), tensors)
 
 
 def permuted_heads(checkpoint: Checkpoint, seed: int = 0) -> Checkpoint:

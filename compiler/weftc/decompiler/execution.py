@@ -1,0 +1,368 @@
+"""A program carried out on features: every sub-layer turns what a residual is known to hold into what it holds then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from weftc.decompiler.linear import (
+    NOISE,
+    Array,
+    BlockReader,
+    Feature,
+    about_key,
+    combined,
+    joined,
+    magnitude,
+    nice,
+    ratio,
+    scaled,
+    settled,
+    sum_over,
+)
+from weftc.decompiler.terms import (
+    KEY,
+    ONE,
+    PAIR,
+    SELF,
+    Poly,
+    add,
+    add_vec,
+    atom,
+    close,
+    free,
+    freeze,
+    freeze_vec,
+    function,
+    inner,
+    moved,
+    multiply,
+    number,
+    scale,
+    scale_vec,
+    total,
+)
+from weftc_runtime.format.program import FFN, SHIFT_FREE, Attend, Head, Part, Program, Score, Sublayer
+from weftc_runtime.format.tensors import NUMBER_HEADS
+
+Residuals = dict[str, list[Feature]]  # by stream
+NOTHING = np.zeros((0, 0))
+
+
+class FeatureExecution(BlockReader):
+    """Carries out the sub-layers of one program. Names of slots and what they hold are never looked at."""
+
+    def __init__(self, program: Program, tensors: Mapping[str, Array]) -> None:
+        super().__init__({stream.name: stream.size for stream in program.streams})
+        self.program = program
+        self.tensors = {name: np.asarray(array, np.float64) for name, array in tensors.items()}
+
+    def carried_out(self, sublayers: Iterable[Sublayer], state: Residuals, where: str = "") -> Residuals:
+        for at, sublayer in enumerate(sublayers):
+            self.where = f"{where}.{at}"
+            state = self.ffn(sublayer, state) if isinstance(sublayer, FFN) else self.attend(sublayer, state)
+        return state
+
+    def refreshed(self, state: Residuals) -> Residuals:
+        """The residuals after the feed-forwards that keep derived numbers up to date."""
+        for stream in self.program.streams:
+            for at, ffn in enumerate(stream.derived):
+                self.where = f"derived.{at}"
+                state = self.ffn(ffn, state)
+        return state
+
+    # ---- attention ---------------------------------------------------------------------------------------------------
+
+    def attend(self, sublayer: Attend, state: Residuals) -> Residuals:
+        after = dict(state)
+        for stream, name in sublayer.carry.items():
+            after[stream] = self._carried(name, state[stream])
+        where = self.where
+        for at, head in enumerate(sublayer.heads):
+            self.where = f"{where} head {at + 1}"
+            after[head.query] = after[head.query] + self.head(head, state)
+        return {stream: joined(features) for stream, features in after.items()}
+
+    def _carried(self, name: str, features: list[Feature]) -> list[Feature]:
+        matrix = self.tensors[name]
+        return joined(replace(one, directions=matrix @ one.directions) for one in features)
+
+    def head(self, head: Head, state: Residuals) -> list[Feature]:
+        """What a head adds to the residual of its queries."""
+        score, masks = self.score(head.score, head, state), self.masks(head, state)
+        if head.weighting.kind in NUMBER_HEADS:
+            frozen = freeze(close(score, KEY)), tuple(sorted((freeze(close(m, KEY)) for m in masks), key=repr))
+            found = atom("extreme", head.weighting.kind, head.keys, *frozen)
+            return [Feature(self.tensors[head.value], "number", found)]
+        weights, own_weight = self.weights(head, score, masks, state)
+        size = self.sizes[head.keys]
+        value = self.tensors[head.value]
+        keys = [replace(about_key(one), directions=value @ one.directions) for one in state[head.keys]]
+        body = [sum_over(one, weights, head.keys, size) for one in joined(keys)]
+        own = head.self_key
+        if own is None or not own.value:
+            return body
+        back = self.tensors[own.value]
+        mine = joined(replace(one, directions=back @ one.directions) for one in state[head.query])
+        if own.row is not None:
+            return body + [_times(one, own_weight) for one in mine]
+        return self._otherwise(body, mine)
+
+    def _otherwise(self, body: list[Feature], fallback: list[Feature]) -> list[Feature]:
+        """Sums over keys, and what stands in their place where there is no key; matched by their directions."""
+        classes: list[tuple[Feature, tuple[list[Feature], list[Feature]]]] = []
+        for side, features in ((0, body), (1, fallback)):
+            for one in features:
+                for first, sides in classes:
+                    c = ratio(one.directions, first.directions) if one.kind == first.kind else None
+                    if c is not None:
+                        sides[side].append(scaled(one, nice(c)))
+                        break
+                else:
+                    classes.append((one, ([one], []) if side == 0 else ([], [one])))
+        found = []
+        for first, sides in classes:
+            directions, kind = first.directions, first.kind
+            a, b = (combined(directions, kind, side) for side in sides)
+            if kind == "vector":
+                pair = ("velse", freeze_vec(a.vector), freeze_vec(b.vector))
+                found.append(Feature(directions, kind, {}, {pair: ONE}))
+            else:
+                found.append(Feature(directions, kind, atom("else", freeze(a.number), freeze(b.number))))
+        return found
+
+    def weights(self, head: Head, score: Poly, masks: list[Poly], state: Residuals) -> tuple[Poly, Poly]:
+        """The weight of the token KEY, and of the query itself where it is one more key with a score of its own."""
+        kind, row = head.weighting.kind, None if head.self_key is None else head.self_key.row
+        if row is not None:
+            score = add(score, scale(self.row(row, state[head.query], head.query), -1))
+            if kind != "softmax":
+                return self.opaque(self.tensors[row], SELF, KEY), self.opaque(self.tensors[row], SELF)
+        eligible = multiply(ONE, *masks)
+        if kind == "sum":
+            return multiply(score, eligible), {}
+        if kind == "exp" or row is not None:
+            weight = multiply(function("exp", score), eligible)
+            if kind == "exp":
+                return weight, {}
+            mass = function("reciprocal", add(ONE, total(head.keys, self.sizes[head.keys], weight, KEY)))
+            return multiply(weight, mass), mass
+        if kind in SHIFT_FREE:
+            score = {mono: c for mono, c in score.items() if KEY in free({mono: c})}
+        rule = replace(head.weighting, sharpness=None)
+        frozen = freeze(close(score, KEY)), tuple(sorted((freeze(close(m, KEY)) for m in masks), key=repr))
+        return atom("weight", head.keys, rule, *frozen, KEY), {}
+
+    def masks(self, head: Head, state: Residuals) -> list[Poly]:
+        found = []
+        for mask in head.masks:
+            if mask.op == "other":
+                found.append(atom("differ", SELF, KEY))
+            else:
+                found.append(atom("holds", mask.op, freeze(self.score(mask.score, head, state))))
+        return found
+
+    # ---- scores ------------------------------------------------------------------------------------------------------
+
+    def score(self, score: Score, head: Head, state: Residuals) -> Poly:
+        """The score of the query SELF against the key KEY."""
+        return settled(add(*(self._part(part, head, state) for part in score.parts)))
+
+    def _part(self, part: Part, head: Head, state: Residuals) -> Poly:
+        q, k = self.tensors[part.q], self.tensors[part.k]
+        streams = head.query, head.keys
+        mine, theirs = state[head.query], [about_key(one) for one in state[head.keys]]
+        found = self._products(q, k, mine, theirs, streams)
+        if part.kind == "l2":
+            same = [about_key(one) for one in mine]
+            own = moved(self._products(q, q, mine, same, (head.query, head.query)), {KEY: SELF})
+            other = moved(self._products(k, k, state[head.keys], theirs, (head.keys, head.keys)), {SELF: KEY})
+            found = add(own, scale(found, -2), other)
+            if part.coefficient is not None:
+                found = scale(found, nice(float(self.tensors[part.coefficient])))
+        if part.scale is not None:
+            side, name = part.scale
+            factor = self.row(name, state[head.query if side == "query" else head.keys], streams[side == "key"])
+            found = multiply(found, factor if side == "query" else moved(factor, {SELF: KEY}))
+        return found
+
+    def _products(
+        self, q: Array, k: Array, mine: list[Feature], theirs: list[Feature], streams: tuple[str, str]
+    ) -> Poly:
+        left, right = [q @ f.directions for f in mine], [k @ g.directions for g in theirs]
+        blocks = [(a.T @ b, f, g) for a, f in zip(left, mine, strict=True) for b, g in zip(right, theirs, strict=True)]
+        size = max((magnitude(block) for block, _, _ in blocks), default=0.0)
+        return add(*(self.bilinear(block, f, g, streams, size) for block, f, g in blocks))
+
+    def row(self, name: str, features: list[Feature], own: str) -> Poly:
+        """A row of weights on a residual."""
+        rows = [(self.tensors[name].reshape(-1) @ one.directions, one) for one in features]
+        size = max((magnitude(row) for row, _ in rows), default=0.0)
+        return add(*(self.functional(row, one, own, size) for row, one in rows))
+
+    # ---- feed-forwards -----------------------------------------------------------------------------------------------
+
+    def ffn(self, ffn: FFN, state: Residuals) -> Residuals:
+        features = state[ffn.stream]
+        a = [(self.tensors[ffn.a] @ one.directions, one) for one in features]
+        b = [] if ffn.b is None else [(self.tensors[ffn.b] @ one.directions, one) for one in features]
+        a, b = _filled(a), _filled(b)
+        out = self.tensors[ffn.out]
+        match ffn.function:
+            case "copy":
+                made = [replace(one, directions=out @ rows) for rows, one in a]
+            case "product":
+                made = self._quadratic(out, a, b, ffn.stream)
+            case "unit" | "layer":
+                made = self._unit(out, a, b)
+            case "select":
+                made = self._select(out, a, b, ffn.stream)
+            case "relu2" if (weights := _squares(self.tensors[ffn.a], out)) is not None:
+                made = self._quadratic(weights, a, a, ffn.stream)
+            case _:
+                made = self._elementwise(ffn.function, out, a, ffn.stream)
+        after = dict(state)
+        after[ffn.stream] = joined([*self._carried(ffn.carry, features), *made])
+        return after
+
+    def _quadratic(
+        self, out: Array, left: list[tuple[Array, Feature]], right: list[tuple[Array, Feature]], own: str
+    ) -> list[Feature]:
+        """Sums of products of rows: one block for each output and each pair of features."""
+        found = []
+        for a, f in left:
+            for b, g in right:
+                block = np.einsum("or,rm,rn->omn", out, a, b)
+                if magnitude(block) > NOISE * max(magnitude(out) * magnitude(a) * magnitude(b), 1e-300):
+                    found += self._product(block, f, g)
+        return found
+
+    def _product(self, block: Array, f: Feature, g: Feature) -> list[Feature]:
+        size = NOISE * magnitude(block)
+        if f.kind not in ("number", "vector") and np.ptp(block, axis=1).max() <= size:
+            block, f = block[:, :1], Feature(NOTHING, "number", total(f.kind, self.sizes[f.kind], f.number, PAIR))
+        if g.kind not in ("number", "vector") and np.ptp(block, axis=2).max() <= size:
+            block, g = block[:, :, :1], Feature(NOTHING, "number", total(g.kind, self.sizes[g.kind], g.number, PAIR))
+        if f.kind == "number":
+            return [replace(_times(g, f.number), directions=block[:, 0])]
+        if g.kind == "number":
+            return [replace(_times(f, g.number), directions=block[:, :, 0])]
+        diagonal = np.einsum("omm->om", block) if f.kind == g.kind else np.zeros((len(block), 0))
+        outside = block - np.einsum("om,mn->omn", diagonal, np.eye(block.shape[1])) if diagonal.size else block
+        if magnitude(outside) <= size:
+            if np.ptp(diagonal, axis=1).max() <= size:
+                if f.kind == "vector":
+                    return [Feature(diagonal[:, :1], "number", inner(f.vector, g.vector))]
+                summed = total(f.kind, self.sizes[f.kind], multiply(f.number, g.number), PAIR)
+                return [Feature(diagonal[:, :1], "number", summed)]
+            if f.kind != "vector":
+                return [Feature(diagonal, f.kind, multiply(f.number, g.number))]
+        shape = block.shape[1:]
+        u, s, v = np.linalg.svd(block.reshape(len(block), -1), full_matrices=False)
+        return [
+            Feature(u[:, [at]] * s[at], "number", self.opaque(v[at].reshape(shape), SELF))
+            for at in range(len(s))
+            if s[at] > size
+        ]
+
+    def _unit(self, out: Array, a: list[tuple[Array, Feature]], b: list[tuple[Array, Feature]]) -> list[Feature]:
+        """A vector by its length. Its rows may be rotated or repeated: they are an isometry times the vector."""
+        reference = max((rows for rows, one in a), key=magnitude)
+        square = reference.T @ reference
+        length = float(square[0, 0]) ** 0.5
+        sides = []
+        for side in (a, b):
+            shares = [(ratio(rows, reference), one) for rows, one in side]
+            if any(c is None or one.kind != "vector" for c, one in shares):
+                return [Feature(out, "vector", {}, self.opaque_vec(reference, SELF))]
+            factor = length if side is b else 1.0
+            sides.append(add_vec(*(scale_vec(one.vector, number(nice((c or 0) * factor))) for c, one in shares)))
+        if magnitude(square - square[0, 0] * np.eye(len(square))) > NOISE * magnitude(square):
+            return [Feature(out, "vector", {}, self.opaque_vec(reference, SELF))]
+        atom_ = ("unit", freeze_vec(sides[0]), freeze_vec(sides[1]) if b else None)
+        return [Feature(out @ reference / length, "vector", {}, {atom_: ONE})]
+
+    def _select(
+        self, out: Array, a: list[tuple[Array, Feature]], b: list[tuple[Array, Feature]], own: str
+    ) -> list[Feature]:
+        size = max((magnitude(rows[-1]) for rows, _ in b), default=0.0)
+        flag = add(*(self.functional(rows[-1], one, own, size) for rows, one in b))
+        there, missing = flag, add(ONE, scale(flag, -1))
+        found = [_times(replace(one, directions=out @ rows), there) for rows, one in a]
+        return found + [_times(replace(one, directions=out @ rows[:-1]), missing) for rows, one in b]
+
+    def _elementwise(self, name: str, out: Array, a: list[tuple[Array, Feature]], own: str) -> list[Feature]:
+        """A function of every row; rows that differ in nothing but the token they are about are one row of a pair."""
+        size = max((magnitude(rows) for rows, _ in a), default=0.0)
+        groups: dict[object, dict[int, int]] = {}
+        single = []
+        for row in range(out.shape[1]):
+            said = self._signature([(rows[row], one) for rows, one in a], own, size)
+            if said is None or said[1] in groups.get(said[0], {}):
+                single.append(row)
+            else:
+                groups.setdefault(said[0], {})[said[1]] = row
+        found = []
+        for signature, rows_of in groups.items():
+            home = signature[0]  # type: ignore[index]
+            if len(rows_of) != self.sizes[home]:
+                single += list(rows_of.values())
+                continue
+            order = [rows_of[place] for place in range(len(rows_of))]
+            argument: Poly = {}
+            for rows, one in a:
+                weights = rows[order[0]]
+                if one.kind == home:
+                    argument = add(argument, scale(one.number, nice(weights[0], size)))
+                else:
+                    argument = add(argument, self.functional(weights, one, own, size))
+            found.append(Feature(out[:, order], home, function(name, argument)))
+        for row in single:
+            argument = add(*(self.functional(rows[row], one, own, size) for rows, one in a))
+            found.append(Feature(out[:, [row]], "number", function(name, argument)))
+        return found
+
+    def _signature(self, row: list[tuple[Array, Feature]], own: str, size: float) -> tuple[object, int] | None:
+        """What a row has in common with those about other tokens, and its token; None if it is about no token."""
+        home, place, said = None, -1, []
+        for at, (weights, one) in enumerate(row):
+            filled = np.flatnonzero(np.abs(weights) > NOISE * size)
+            if not len(filled):
+                continue
+            if one.kind in ("number", "vector"):
+                said.append((at, tuple(nice(w, size) for w in weights)))
+            elif len(filled) == 1 and len(weights) > 1 and home in (None, one.kind) and place in (-1, filled[0]):
+                home, place = one.kind, int(filled[0])
+                said.append((at, (nice(weights[place], size),)))
+            else:
+                return None
+        return None if home is None else ((home, tuple(said)), place)
+
+
+def _filled(sides: list[tuple[Array, Feature]]) -> list[tuple[Array, Feature]]:
+    """Without features that the matrix does not read."""
+    size = max((magnitude(rows) for rows, _ in sides), default=0.0)
+    return [(rows, one) for rows, one in sides if magnitude(rows) > NOISE * size]
+
+
+def _times(feature: Feature, factor: Poly) -> Feature:
+    return replace(feature, number=multiply(feature.number, factor), vector=scale_vec(feature.vector, factor))
+
+
+def _squares(a: Array, out: Array) -> Array | None:
+    """Weights w with sum w (a z)^2 = sum out relu(a z)^2: every row has a partner of the other sign."""
+    left, weights = set(range(len(a))), np.zeros_like(out)
+    while left:
+        row = left.pop()
+        for other in sorted(left):
+            c = ratio(a[other], a[row])
+            if c is not None and c < 0 and np.allclose(out[:, other] * c * c, out[:, row], rtol=0, atol=NOISE):
+                weights[:, row] = out[:, row]
+                left.discard(other)
+                break
+        else:
+            if magnitude(out[:, row]):
+                return None
+    return weights

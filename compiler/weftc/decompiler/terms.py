@@ -1,0 +1,365 @@
+"""What numbers and vectors of a token are, in terms of a spec: polynomials of whole vectors, never of coordinates.
+
+A `Poly` is a number: monomials of atoms with rational coefficients. A `Vec` is a vector: vector atoms with polynomials
+as coefficients. Atoms are tuples; indices are numbers, those >= 0 free and those < 0 bound (-1 by the innermost sum or
+choice around them), so that equal things are equal values.
+
+    ref, NAME, (i, ...)       a field            vref, NAME, (i,)      a vector field
+    inner, u, v               <u, v>             vsum, SET, vec        a sum of vectors
+    count, SET                position, i        same, SET, i, j       1 where two tokens are the same one
+    function, NAME, poly      exp, log, ...      unit, vec, vec|None   a vector by its length, and what if it is 0
+    sum, SET, poly            over a bound index
+    extreme, KIND, SET, score, masks             lse, max
+    weight, SET, weighting, score, masks, i      the weight of token i in a choice over SET
+    holds, OP, poly           differ, i, j       1 where a condition holds, else 0
+    else, a, b                velse, a, b        a where it has a value, else b
+    matrix, N, (i, ...)       vmatrix, N, (i,)   what could not be read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+Atom: TypeAlias = tuple[Any, ...]
+Mono: TypeAlias = tuple[tuple[Atom, int], ...]
+Poly: TypeAlias = dict[Mono, Fraction]
+Frozen: TypeAlias = tuple[tuple[Mono, Fraction], ...]
+Vec: TypeAlias = dict[Atom, Poly]
+FrozenVec: TypeAlias = tuple[tuple[Atom, Frozen], ...]
+Rename: TypeAlias = Callable[[int, int], int]  # an index, and how many sums and choices are around it
+
+SELF, PAIR, KEY, OTHER = 0, 1, 2, 3  # the token itself; the second index of a row; the key of a head; one more
+ONE: Poly = {(): Fraction(1)}
+ADD_UP = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # weights that sum to one, where any is
+
+
+def number(value: Fraction | int) -> Poly:
+    """A constant."""
+    return {(): Fraction(value)} if value else {}
+
+
+def atom(*parts: Any) -> Poly:
+    """A single atom as a polynomial."""
+    return {((parts, 1),): Fraction(1)}
+
+
+def freeze(p: Poly) -> Frozen:
+    """A hashable form, the same for equal polynomials."""
+    return tuple(sorted(p.items(), key=repr))
+
+
+def freeze_vec(v: Vec) -> FrozenVec:
+    """The same of a vector."""
+    return tuple(sorted(((a, freeze(p)) for a, p in v.items()), key=repr))
+
+
+def thaw(v: FrozenVec) -> Vec:
+    return {a: dict(p) for a, p in v}
+
+
+def add(*terms: Poly) -> Poly:
+    """The sum."""
+    result: Poly = {}
+    for term in terms:
+        for mono, c in term.items():
+            total = result.get(mono, 0) + c
+            if total:
+                result[mono] = Fraction(total)
+            else:
+                result.pop(mono, None)
+    return result
+
+
+def scale(p: Poly, factor: Fraction | int) -> Poly:
+    """p times a number."""
+    return {mono: c * factor for mono, c in p.items()} if factor else {}
+
+
+def multiply(*factors: Poly) -> Poly:
+    """The product. What is 0 or 1 is its own square."""
+    result = ONE
+    for q in factors:
+        new: Poly = {}
+        for left, c in result.items():
+            for right, e in q.items():
+                powers = dict(left)
+                for a, power in right:
+                    powers[a] = 1 if a[0] in ("same", "holds", "differ") else powers.get(a, 0) + power
+                mono = tuple(sorted(powers.items(), key=repr))
+                new[mono] = new.get(mono, Fraction(0)) + c * e
+        result = {mono: c for mono, c in new.items() if c}
+    return result
+
+
+def add_vec(*terms: Vec) -> Vec:
+    """The sum of vectors."""
+    result: Vec = {}
+    for term in terms:
+        for a, p in term.items():
+            result[a] = add(result.get(a, {}), p)
+    return {a: p for a, p in result.items() if p}
+
+
+def scale_vec(v: Vec, factor: Poly) -> Vec:
+    """A vector times a number."""
+    return {a: q for a, p in v.items() if (q := multiply(p, factor))}
+
+
+def inner(u: Vec, v: Vec) -> Poly:
+    """<u, v>."""
+    return add(*(multiply(p, q, atom("inner", *sorted((a, b), key=repr))) for a, p in u.items() for b, q in v.items()))
+
+
+def function(name: str, p: Poly) -> Poly:
+    """A function of a number."""
+    inside, outside = (dict(p), Fraction(1))
+    if name == "reciprocal":
+        if set(p) == {()}:
+            return number(1 / p[()])
+        if len(p) == 1:  # of a product: the product of the reciprocals
+            ((mono, c),) = p.items()
+            result = number(1 / c)
+            for a, power in mono:
+                one = atom("function", name, freeze({((a, 1),): Fraction(1)}))
+                result = multiply(result, *([one] * power))
+            return result
+        leading = p[min(p, key=repr)]
+        inside, outside = scale(p, 1 / leading), 1 / leading
+    return scale(atom("function", name, freeze(inside)), outside)
+
+
+# ---- indices ---------------------------------------------------------------------------------------------------------
+
+
+def rename(p: Poly, name: Rename, depth: int = 0) -> Poly:
+    """A number about other tokens."""
+    result: Poly = {}
+    for mono, c in p.items():
+        factors = [one for a, power in mono for one in [_atom(a, name, depth)] * power]
+        result = add(result, scale(multiply(*factors), c))
+    return result
+
+
+def rename_vec(v: Vec, name: Rename, depth: int = 0) -> Vec:
+    """A vector about other tokens."""
+    return add_vec(*({_vector(a, name, depth): rename(p, name, depth)} for a, p in v.items()))
+
+
+def _frozen(p: Frozen, name: Rename, depth: int) -> Frozen:
+    return freeze(rename(dict(p), name, depth))
+
+
+def _masks(masks: Iterable[Frozen], name: Rename, depth: int) -> tuple[Frozen, ...]:
+    return tuple(sorted((_frozen(m, name, depth) for m in masks), key=repr))
+
+
+def _atom(a: Atom, name: Rename, depth: int) -> Poly:
+    match a:
+        case ("ref" | "matrix", label, indices):
+            return atom(a[0], label, tuple(name(i, depth) for i in indices))
+        case ("inner", u, v):
+            return atom("inner", *sorted((_vector(u, name, depth), _vector(v, name, depth)), key=repr))
+        case ("position", i):
+            return atom("position", name(i, depth))
+        case ("same", home, i, j):
+            i, j = sorted((name(i, depth), name(j, depth)))
+            return ONE if i == j else atom("same", home, i, j)
+        case ("differ", i, j):
+            i, j = sorted((name(i, depth), name(j, depth)))
+            return {} if i == j else atom("differ", i, j)
+        case ("function", label, p):
+            return atom("function", label, _frozen(p, name, depth))
+        case ("holds", op, p):
+            return atom("holds", op, _frozen(p, name, depth))
+        case ("else", p, q):
+            return atom("else", _frozen(p, name, depth), _frozen(q, name, depth))
+        case ("sum", home, p):
+            return atom("sum", home, _frozen(p, name, depth + 1))
+        case ("extreme", kind, home, score, masks):
+            return atom("extreme", kind, home, _frozen(score, name, depth + 1), _masks(masks, name, depth + 1))
+        case ("weight", home, rule, score, masks, i):
+            score, masks = _frozen(score, name, depth + 1), _masks(masks, name, depth + 1)
+            return atom("weight", home, rule, score, masks, name(i, depth))
+    return {((a, 1),): Fraction(1)}
+
+
+def _vector(a: Atom, name: Rename, depth: int) -> Atom:
+    match a:
+        case ("vref" | "vmatrix", label, indices):
+            return (a[0], label, tuple(name(i, depth) for i in indices))
+        case ("vsum", home, v):
+            return ("vsum", home, freeze_vec(rename_vec(thaw(v), name, depth + 1)))
+        case ("unit" | "velse", u, v):
+            after = None if v is None else freeze_vec(rename_vec(thaw(v), name, depth))
+            return (a[0], freeze_vec(rename_vec(thaw(u), name, depth)), after)
+    raise AssertionError(a)
+
+
+def moved(p: Poly, names: Mapping[int, int]) -> Poly:
+    """A number about other tokens: free indices that are replaced."""
+    return rename(p, lambda index, _: names.get(index, index))
+
+
+def moved_vec(v: Vec, names: Mapping[int, int]) -> Vec:
+    return rename_vec(v, lambda index, _: names.get(index, index))
+
+
+def close(p: Poly, index: int) -> Poly:
+    """p with a free index bound by what is around it."""
+    return rename(p, lambda one, depth: -1 - depth if one == index else one)
+
+
+def close_vec(v: Vec, index: int) -> Vec:
+    return rename_vec(v, lambda one, depth: -1 - depth if one == index else one)
+
+
+def opened(p: Frozen, index: int) -> Poly:
+    """What a sum or choice holds, about a free index."""
+    return rename(dict(p), lambda one, depth: index if one == -1 - depth else one)
+
+
+def opened_vec(v: FrozenVec, index: int) -> Vec:
+    return rename_vec(thaw(v), lambda one, depth: index if one == -1 - depth else one)
+
+
+def free(value: Any) -> set[int]:
+    """The free indices of a number, a vector, or something frozen."""
+    found: set[int] = set()
+
+    def note(one: int, _: int) -> int:
+        found.add(one)
+        return one
+
+    if isinstance(value, dict):
+        is_vector = value and isinstance(next(iter(value.values())), dict)
+        rename_vec(value, note) if is_vector else rename(value, note)
+    elif value[0] in ("vref", "vmatrix", "vsum", "unit", "velse"):
+        _vector(value, note, 0)
+    else:
+        _atom(value, note, 0)
+    return {one for one in found if one >= 0}
+
+
+# ---- sums ------------------------------------------------------------------------------------------------------------
+
+
+def total(home: str, size: int | None, p: Poly, index: int) -> Poly:
+    """The sum over the tokens of a set."""
+    result: Poly = {}
+    for mono, c in p.items():
+        outside, inside = _split(mono, index)
+        result = add(result, multiply({outside: c}, _total(home, size, inside, index)))
+    return result
+
+
+def _total(home: str, size: int | None, inside: Mono, index: int) -> Poly:
+    if not inside:
+        return atom("count", home) if size is None else number(size)
+    for a, _ in inside:
+        if a[0] == "same" and index in a[2:]:
+            other = a[3] if a[2] == index else a[2]
+            rest = tuple(part for part in inside if part[0] != a)
+            return moved({rest: Fraction(1)}, {index: other})
+    if len(inside) == 1 and inside[0][1] == 1:
+        a = inside[0][0]
+        adds_up = a[0] == "weight" and a[5] == index and a[2].kind in ADD_UP and not a[4]
+        if adds_up and index not in free((*a[:5], -1)):
+            return ONE
+    return atom("sum", home, freeze(close({inside: Fraction(1)}, index)))
+
+
+def total_vec(home: str, size: int | None, v: Vec, index: int) -> Vec:
+    """The sum of vectors over the tokens of a set."""
+    result: Vec = {}
+    for a, p in v.items():
+        depends = index in free(a)
+        for mono, c in p.items():
+            outside, inside = _split(mono, index)
+            if not depends:
+                result = add_vec(result, {a: multiply({outside: c}, _total(home, size, inside, index))})
+                continue
+            same = [b for b, _ in inside if b[0] == "same" and index in b[2:]]
+            if same:
+                other = same[0][3] if same[0][2] == index else same[0][2]
+                rest = tuple(part for part in inside if part[0] != same[0])
+                result = add_vec(result, moved_vec({a: {mono_product(outside, rest): c}}, {index: other}))
+            else:
+                one = freeze_vec(close_vec({a: {inside: Fraction(1)}}, index))
+                result = add_vec(result, {("vsum", home, one): {outside: c}})
+    return result
+
+
+def mono_product(left: Mono, right: Mono) -> Mono:
+    (found,) = multiply({left: Fraction(1)}, {right: Fraction(1)})
+    return found
+
+
+def _split(mono: Mono, index: int) -> tuple[Mono, Mono]:
+    """The factors that do not depend on an index, and those that do."""
+    inside = tuple(part for part in mono if index in free(part[0]))
+    return tuple(part for part in mono if part not in inside), inside
+
+
+# ---- looking inside --------------------------------------------------------------------------------------------------
+
+
+def atoms(value: Any) -> Iterator[Atom]:
+    """Every atom in a number or a vector, however deep."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            if isinstance(inside, dict):
+                yield key
+                yield from _within(key)
+                yield from atoms(inside)
+            else:
+                for a, _ in key:
+                    yield a
+                    yield from _within(a)
+
+
+def _within(a: Atom) -> Iterator[Atom]:
+    match a:
+        case ("inner", u, v):
+            for one in (u, v):
+                yield one
+                yield from _within(one)
+        case ("function" | "holds" | "sum", _, p):
+            yield from atoms(dict(p))
+        case ("else", p, q):
+            yield from atoms(dict(p))
+            yield from atoms(dict(q))
+        case ("extreme", _, _, score, masks) | ("weight", _, _, score, masks, _):
+            yield from atoms(dict(score))
+            for mask in masks:
+                yield from atoms(dict(mask))
+        case ("vsum", _, v):
+            yield from atoms(thaw(v))
+        case ("unit" | "velse", u, v):
+            yield from atoms(thaw(u))
+            if v is not None:
+                yield from atoms(thaw(v))
+
+
+def replaced(value: Any, swap: Callable[[Atom], Atom | None]) -> Any:
+    """A number or vector in which atoms are replaced, at the top, in functions and inner products, not under sums."""
+    if value and isinstance(next(iter(value.values())), dict):
+        return add_vec(*({_swapped(a, swap): replaced(p, swap)} for a, p in value.items()))
+    result: Poly = {}
+    for mono, c in value.items():
+        factors: list[Poly] = [{((_swapped(a, swap), power),): Fraction(1)} for a, power in mono]
+        result = add(result, scale(multiply(*factors), c))
+    return result
+
+
+def _swapped(a: Atom, swap: Callable[[Atom], Atom | None]) -> Atom:
+    new = swap(a)
+    if new is not None:
+        return new
+    match a:
+        case ("function", name, p):
+            return ("function", name, freeze(replaced(dict(p), swap)))
+        case ("inner", u, v):
+            return ("inner", *sorted((_swapped(u, swap), _swapped(v, swap)), key=repr))
+    return a

@@ -1,0 +1,538 @@
+"""An `Algorithm` -> the text of a spec: sets t1, t2, ..., fields s1, s2, ..., outputs o1, o2, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import count
+
+from weftc.decompiler.linear import Feature
+from weftc.decompiler.loop import Algorithm, ReadAnswer, ResidualCell
+from weftc.decompiler.terms import (
+    KEY,
+    PAIR,
+    SELF,
+    Atom,
+    Frozen,
+    FrozenVec,
+    Mono,
+    Poly,
+    Vec,
+    atom,
+    free,
+    freeze,
+    moved,
+    opened,
+    opened_vec,
+    scale,
+)
+from weftc_runtime.format.program import Input, Program, Weighting
+
+LETTERS = "ijlmpqruvwabcdefghkno"
+Names = dict[int, str]  # free indices
+
+
+class Unspeakable(Exception):
+    """A term that the language has no words for."""
+
+
+@dataclass(slots=True)
+class SpecWriter:
+    """Writes the terms of one algorithm."""
+
+    program: Program
+    algorithm: Algorithm
+    sets: dict[str, str] = field(default_factory=dict)
+    fields: dict[object, str] = field(default_factory=dict)  # names of inputs and numbers of cells -> names in the spec
+    outputs: dict[str, str] = field(default_factory=dict)
+    used: dict[str, list[str]] = field(default_factory=dict)  # index names of every set
+    onehot: set[str] = field(default_factory=set)
+    noises: set[str] = field(default_factory=set)
+    pairs: dict[str, str] = field(default_factory=dict)  # inputs that hold rows -> the set of their second index
+    matrices: set[int] = field(default_factory=set)  # those that the text names
+    coefficients: set[Fraction] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for number, stream in enumerate(self.program.streams, 1):
+            self.sets[stream.name] = f"t{number}"
+            self.used[stream.name] = []
+        fresh = (f"s{number}" for number in count(1))
+        for given in (*self.program.inputs, *self.program.noises):
+            self.fields[given.name] = next(fresh)
+            if given.name in self.algorithm.inputs:
+                self.fields[self.algorithm.inputs[given.name].number] = self.fields[given.name]
+            if given.kind == "onehot":
+                self.onehot.add(self.fields[given.name])
+        self.noises = {self.fields[one.name] for one in self.program.noises}
+        for step in self.algorithm.steps:
+            for cell, value in step:
+                name = self.fields.setdefault(cell.number, next(fresh) if cell.number not in self.fields else "")
+                only = next(iter(value.number), ())
+                if len(value.number) == 1 and len(only) == 1 and only[0][0][0] == "weight":
+                    rule = only[0][0][2]
+                    if rule.kind == "argmax" and rule.ties != "split":
+                        self.onehot.add(name)
+        for number, answer in enumerate(self.algorithm.answers, 1):
+            self.outputs[answer.output.name] = f"o{number}"
+
+    # ---- the whole spec ----------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """The spec; written twice, so that numbers and their inverses are written alike."""
+        self._text()
+        return self._text()
+
+    def _text(self) -> str:
+        inputs = [self._declared(one) for one in self.program.inputs]
+        noises = [self._declared(one) for one in self.program.noises]
+        states = []
+        for cell in self.algorithm.starts:
+            assert cell.start is not None
+            names = self._indices(cell)
+            kind = {"number": "R", "vector": f"R^{cell.directions.shape[1]}"}.get(cell.kind, "real")
+            states.append(f"{self._target(cell, names)} : {kind} = {self._right(cell.start, names)}")
+        steps = []
+        for step in self.algorithm.steps:
+            lines = []
+            for cell, value in step:
+                names = self._indices(cell)
+                lines.append(f"  {self._target(cell, names)} = {self._right(value, names)}")
+            steps.append("\n".join(lines))
+        outputs = [self._output(one) for one in self.algorithm.answers]
+        goal = None if self.algorithm.objective is None else self._objective(self.algorithm.objective)
+        for home, found in self.used.items():
+            if not found:
+                self._index(home, {})
+        tokens = []
+        for stream in self.program.streams:
+            size = "" if stream.size is None else f" : {stream.size}"
+            tokens.append(f"{', '.join(self.used[stream.name])} in {self.sets[stream.name]}{size}")
+        parts = ["algorithm explained", "tokens " + "\n       ".join(tokens)]
+        for word, lines in (("inputs", inputs), ("random", noises), ("state", states)):
+            if lines:
+                parts.append(f"{word} " + ",\n       ".join(lines))
+        if self.program.layers != 1:
+            parts.append(f"repeat {self.program.layers}")
+        parts.append("layer\n" + "\n  then\n".join(steps))
+        parts.append("outputs " + ",\n        ".join(outputs))
+        if goal is not None:
+            parts.append(f"objective {goal}")
+        return "\n\n".join(parts) + "\n"
+
+    def _declared(self, given: Input) -> str:
+        width = self.program.stream(given.stream).slot(given.slot).width
+        names = {SELF: self._index(given.stream, {})}
+        kind = {"number": "R", "vector": f"R^{width}", "unit": f"unit R^{width}"}.get(given.kind, given.kind)
+        if given.kind not in ("number", "vector", "unit") and given.name in self.pairs:
+            names[PAIR] = self._index(self.pairs[given.name], names)
+        bound = ""
+        if given.low and given.high:
+            (a, no_a), (b, no_b) = given.low, given.high
+            bound = f" in {'(' if no_a else '['}{_float(a)}, {_float(b)}{')' if no_b else ']'}"
+        elif given.low:
+            bound = f" {'>' if given.low[1] else '>='} {_float(given.low[0])}"
+        elif given.high:
+            bound = f" {'<' if given.high[1] else '<='} {_float(given.high[0])}"
+        start = "" if given.init is None else f" init {given.init[0]}({self.fields[given.init[1]]})"
+        return f"{self.fields[given.name]}[{', '.join(names.values())}] : {kind}{bound}{start}"
+
+    def _indices(self, cell: ResidualCell) -> Names:
+        names = {SELF: self._index(cell.stream, {})}
+        if cell.kind not in ("number", "vector"):
+            names[PAIR] = self._index(cell.kind, names)
+        return names
+
+    def _target(self, cell: ResidualCell, names: Names) -> str:
+        return f"{self.fields[cell.number]}[{', '.join(names.values())}]"
+
+    def _right(self, value: Feature, names: Names) -> str:
+        return bare(self.vec(value.vector, names) if value.kind == "vector" else self.poly(value.number, names))
+
+    def _output(self, answer: ReadAnswer) -> str:
+        output, name = answer.output, self.outputs[answer.output.name]
+        if answer.cell is not None:
+            label = self._label(answer)
+            return f"{name} = {self.fields[label]}"
+        names = {SELF: self._index(output.stream, {})}
+        if answer.value.kind not in ("number", "vector"):
+            names[PAIR] = self._index(answer.value.kind, names)
+        value = answer.value
+        if output.head is not None:
+            value = Feature(value.directions, value.kind, moved(value.number, {KEY: PAIR}))
+        return f"{name}[{', '.join(names.values())}] = {self._right(value, names)}"
+
+    def _label(self, answer: ReadAnswer) -> object:
+        """The field an output shows: its cell, or the input that the cell holds."""
+        cell = answer.cell
+        assert cell is not None
+        if cell.number in self.fields:
+            return cell.number
+        for p in (answer.value.number, answer.value.vector):
+            for key in p:
+                label = key[0][0][1] if answer.value.kind != "vector" else key[1]
+                if label in self.fields:
+                    return label
+        raise Unspeakable("an output that shows no field")
+
+    def _objective(self, answer: ReadAnswer) -> str:
+        if answer.output.kind not in ("total", "common"):
+            raise Unspeakable(f"an objective of kind {answer.output.kind}")
+        name = self._index(answer.output.stream, {})
+        inside = bare(self.poly(answer.value.number, {SELF: name}))
+        if SELF not in free(answer.value.number):
+            inside += f" + 0 * index({name})"  # the language sums what depends on the token
+        return f"sum[{name}] {wrapped(inside)}"
+
+    # ---- indices -----------------------------------------------------------------------------------------------------
+
+    def _index(self, home: str, names: Names) -> str:
+        """A name for an index over a set that is not in use."""
+        taken = set(names.values())
+        for name in self.used[home]:
+            if name not in taken:
+                return name
+        letter = LETTERS[list(self.used).index(home) % len(LETTERS)]
+        name = letter + (str(len(self.used[home]) + 1) if self.used[home] else "")
+        self.used[home].append(name)
+        return name
+
+    def _open(self, home: str, names: Names) -> tuple[int, Names]:
+        fresh = max([*names, 9]) + 1
+        return fresh, {**names, fresh: self._index(home, names)}
+
+    # ---- numbers -----------------------------------------------------------------------------------------------------
+
+    def poly(self, p: Poly, names: Names, shift: int | None = None) -> str:
+        """A number. `shift`: it may be changed by what does not depend on this index."""
+        terms = []
+        for below, part in _by_divisor(squares(p, shift)):
+            if len(part) == 1:
+                terms.append(self._term(_times(part[0][0], below), part[0][1], names))
+            else:
+                said = self.poly(dict(part), names)
+                _, divisor = self._term(below, Fraction(1), names)
+                terms.append(("+", f"({said}) / {divisor.removeprefix('1 / ')}" if below else said))
+        if not terms:
+            return "0"
+        terms.sort(key=lambda one: one[0] == "-")
+        sign, first = terms[0]
+        text = f"-{first}" if sign == "-" else first
+        for sign, term in terms[1:]:
+            text += f" {sign} {term}"
+        return text
+
+    def _term(self, mono: Mono, c: Fraction, names: Names) -> tuple[str, str]:
+        above, below = [], []
+        factors = self._means(list(mono))
+        for a, power in factors:
+            if a[0] == "extreme" and a[1] == "max" and power == 1 and self._is_negative(a):
+                c = -c
+                above.append(self._extreme(a, names, negate=True))
+            elif a[0] == "function" and a[1] == "reciprocal":
+                below += [wrapped(self.poly(dict(a[2]), names), product=False)] * power
+            else:
+                text = self._atom(a, names)
+                above.append(text if power == 1 else f"{text}^{power}")
+        sign, c = ("-", -c) if c < 0 else ("+", c)
+        self.coefficients.add(c)
+        said = _decimal(c)
+        if c.denominator == 1 and 1 / c in self.coefficients and (part := _decimal(1 / c)) and c.numerator % 5 == 0:
+            below.append(part)  # 10 and the float64 next to 1/10 are no inverses: the spec says one of them
+        elif said is not None and (c.numerator != 1 or c.denominator % 2 or c.denominator % 5 == 0) and c != 1:
+            above.insert(0, said)
+        elif c != 1:
+            if c.numerator != 1:
+                above.insert(0, str(c.numerator))
+            below.append(str(c.denominator))
+        text = " * ".join(above or ["1"])
+        for divisor in below:
+            text += f" / {divisor}"
+        return sign, text
+
+    def _means(self, factors: list[tuple[Atom, int]]) -> list[tuple[Atom, int]]:
+        """A sum over a set, divided by how many there are."""
+        for a, power in factors:
+            if a[0] == "sum" and power == 1:
+                n = ("function", "reciprocal", freeze(atom("count", a[1])))
+                if (n, 1) in factors:
+                    return [*((b, e) for b, e in factors if b not in (a, n)), (("mean", *a[1:]), 1)]
+        return factors
+
+    def _atom(self, a: Atom, names: Names) -> str:
+        match a:
+            case ("ref", label, indices):
+                return f"{self._field(label)}[{', '.join(names[i] for i in indices)}]"
+            case ("matrix", n, indices):
+                self.matrices.add(n)
+                return f"M{n}[{', '.join(names.get(i, '_') for i in indices)}]"
+            case ("inner", u, v):
+                if u == v:
+                    return f"|{bare(self._vector(u, names))}|^2"
+                return f"<{self._vector(u, names)}, {self._vector(v, names)}>"
+            case ("distance", u, v):
+                return f"|{self._vector(u, names)} - {self._vector(v, names)}|^2"
+            case ("count", home):
+                return f"count({self.sets[home]})"
+            case ("position", i):
+                return f"index({names[i]})"
+            case ("function", "absolute", p):
+                return f"|{self.poly(dict(p), names)}|"
+            case ("function", "relu2", p):
+                return f"relu({self.poly(dict(p), names)})^2"
+            case ("function", name, p):
+                return f"{name}({self.poly(dict(p), names)})"
+            case ("else", p, q):
+                return f"({self.poly(dict(p), names)} else {self.poly(dict(q), names)})"
+            case ("sum" | "mean", home, p):
+                fresh, inside = self._open(home, names)
+                ((mono, c),) = opened(p, fresh).items()
+                return self._reduced(a[0], home, mono, c, None, fresh, inside)
+            case ("extreme", _, _, _, _):
+                return self._extreme(a, names, negate=False)
+            case ("weight", home, rule, score, masks, i):
+                return self._weighting(rule, score, masks, i, names)
+        raise Unspeakable(f"{a[0]} has no words")
+
+    def _field(self, label: object) -> str:
+        return self.fields[label[0] if isinstance(label, tuple) else label]
+
+    def _is_negative(self, a: Atom) -> bool:
+        _, _, _, score, _ = a
+        return all(c < 0 for _, c in squares(opened(score, 99), None))
+
+    def _extreme(self, a: Atom, names: Names, negate: bool) -> str:
+        _, kind, home, score, masks = a
+        fresh, inside = self._open(home, names)
+        p = scale(opened(score, fresh), -1 if negate else 1)
+        word = "logsumexp" if kind == "lse" else "min" if negate else "max"
+        where = self._where([opened(mask, fresh) for mask in masks], inside)
+        return f"({word}[{inside[fresh]}] {wrapped(self.poly(p, inside))}{where})"
+
+    def _where(self, masks: Sequence[Poly], names: Names) -> str:
+        found = []
+        for mask in masks:
+            ((mono, _c),) = mask.items()
+            found += [self._condition(a, names) for a, _ in mono]
+        return f" where {' and '.join(found)}" if found else ""
+
+    def _condition(self, a: Atom, names: Names) -> str:
+        match a:
+            case ("differ", i, j):
+                return f"{names[i]} != {names[j]}"
+            case ("holds", op, p):
+                q = dict(p)
+                rest = {mono: c for mono, c in q.items() if mono}
+                if op == ">" and len(rest) == 1 and q.get(()) == Fraction(-1, 2):
+                    ((mono, c),) = rest.items()
+                    is_row = c == 1 and len(mono) == 1 and mono[0][0][0] == "ref" and len(mono[0][0][2]) == 2
+                    if is_row and self._field(mono[0][0][1]) in self.onehot:
+                        return self._atom(mono[0][0], names)
+                return f"{wrapped(self.poly(rest, names))} {op} {self.poly(scale(number_of(q), -1), names)}"
+        raise Unspeakable("a condition that is none")
+
+    def _weighting(self, rule: Weighting, score: Frozen, masks: Sequence[Frozen], i: int, names: Names) -> str:
+        if i in free(("weight", "", rule, score, masks, -1)):
+            raise Unspeakable("a weight of the token that its scores are about")
+        p = opened(score, i)
+        where = self._where([opened(mask, i) for mask in masks], names)
+        noise = [
+            mono
+            for mono in p
+            if len(mono) == 1 and mono[0][0][0] == "ref" and self._field(mono[0][0][1]) in self.noises
+        ]
+        if noise and rule.kind == "argmax":
+            if p[noise[0]] != 1:
+                raise Unspeakable("noise with a factor")
+            said = self.poly({mono: c for mono, c in p.items() if mono != noise[0]}, names, i)
+            return f"sample[{names[i]}]({said}{where} noise {self._atom(noise[0][0][0], names)})"
+        negate = rule.kind in ("argmax", "top") and bool(p) and all(c < 0 for _, c in squares(p, i))
+        said = self.poly(scale(p, -1) if negate else p, names, i)
+        if i not in free(p):
+            said += f" + 0 * index({names[i]})"  # the language chooses by what depends on the token
+        word = {"argmax": ("argmax", "argmin"), "top": ("highest", "lowest")}.get(rule.kind, (rule.kind,))[negate]
+        ties = ""
+        if rule.kind == "argmax" and rule.ties != "first":
+            ties = f" ties {rule.ties}" if rule.ties == "split" else f" ties within {_number(rule.epsilon)}"
+        last = ""
+        if rule.kind == "top":
+            last = f", {rule.count}" if rule.count is not None else f", {_number(rule.percent or Fraction(0))}%"
+        if rule.kind == "normmax":
+            last = f", {_number(rule.gamma or Fraction(0))}"
+        return f"{word}[{names[i]}]({said}{where}{ties}{last})"
+
+    def _reduced(
+        self, word: str, home: str, mono: Mono, c: Fraction, vector: Atom | None, fresh: int, names: Names
+    ) -> str:
+        """A sum of a product: of a weight, of conditions, of the rest."""
+        weights = [a for a, power in mono if a[0] == "weight" and a[5] == fresh and power == 1]
+        masks = [a for a, _ in mono if a[0] in ("holds", "differ")]
+        rest = tuple(part for part in mono if part[0] not in masks and part[0] not in weights[:1])
+        index = names[fresh]
+        body = self._product(rest, c, vector, names)
+        if weights and word == "sum" and not masks:
+            _, _, rule, score, conditions, _ = weights[0]
+            p = opened(score, fresh)
+            where = self._where([opened(mask, fresh) for mask in conditions], names)
+            if rule.kind == "softmax" and (inside := _logarithm(p)) is not None:
+                rule, p = Weighting("normalize"), inside
+            if rule.kind == "normalize":
+                weighted = "" if set(p) == {()} else f" weighted {wrapped(self.poly(p, names))}"
+                return f"(mean[{index}] {body}{weighted}{where})"
+            said = self._weighting(rule, score, conditions, fresh, names)
+            if rule.kind == "top":
+                return f"(mean[{index}] {body} by {said})"
+            return f"(sum[{index}] {said} * {body})" if body != "1" else f"(sum[{index}] {said})"
+        if weights:
+            body = f"{self._atom(weights[0], names)} * {body}"
+        where = self._where([{((a, 1),): Fraction(1)} for a in masks], names)
+        return f"({word}[{index}] {body}{where})"
+
+    def _product(self, mono: Mono, c: Fraction, vector: Atom | None, names: Names) -> str:
+        sign, text = self._term(mono, c, names)
+        if vector is None:
+            return f"(-{text})" if sign == "-" else f"({text})" if " / " in text else text
+        said = self._vector(vector, names)
+        if text != "1":
+            said = f"{text} * {said}"
+        return f"(-{said})" if sign == "-" else said
+
+    # ---- vectors -----------------------------------------------------------------------------------------------------
+
+    def vec(self, v: Vec, names: Names) -> str:
+        terms = []
+        for a, p in sorted(v.items(), key=repr):
+            said = self._vector(a, names)
+            if len(p) == 1:
+                ((mono, c),) = p.items()
+                sign, text = self._term(mono, c, names)
+                terms.append((sign, said if text == "1" else f"{text} * {said}"))
+            else:
+                terms.append(("+", f"({self.poly(p, names)}) * {said}"))
+        if not terms:
+            return "0"
+        terms.sort(key=lambda one: one[0] == "-")
+        text = ("-" if terms[0][0] == "-" else "") + terms[0][1]
+        for sign, term in terms[1:]:
+            text += f" {sign} {term}"
+        return text
+
+    def _vector(self, a: Atom, names: Names) -> str:
+        match a:
+            case ("vref", label, (i,)):
+                return f"{self._field(label)}[{names[i]}]"
+            case ("vmatrix", n, _):
+                self.matrices.add(n)
+                return f"M{n}"
+            case ("vsum", home, v):
+                fresh, inside = self._open(home, names)
+                ((b, p),) = opened_vec(v, fresh).items()
+                ((mono, c),) = p.items()
+                return self._reduced("sum", home, mono, c, b, fresh, inside)
+            case ("unit", u, v):
+                said = f"unit({self.vec(thawed(u), names)})"
+                return said if v is None else f"({said} else {self.vec(thawed(v), names)})"
+            case ("velse", u, v):
+                return f"({bare(self.vec(thawed(u), names))} else {self.vec(thawed(v), names)})"
+        raise Unspeakable(f"{a[0]} has no words")
+
+
+def thawed(v: FrozenVec) -> Vec:
+    return {a: dict(p) for a, p in v}
+
+
+def number_of(p: Poly) -> Poly:
+    """The constant in a number."""
+    return {mono: c for mono, c in p.items() if not mono}
+
+
+def _logarithm(p: Poly) -> Poly | None:
+    """q where p = log q."""
+    if len(p) == 1:
+        ((mono, c),) = p.items()
+        if c == 1 and len(mono) == 1 and mono[0][1] == 1 and mono[0][0][:2] == ("function", "log"):
+            return dict(mono[0][0][2])
+    return None
+
+
+def squares(p: Poly, shift: int | None) -> list[tuple[Mono, Fraction]]:
+    """The terms, 2<u, v> - |u|^2 - |v|^2 as -|u - v|^2; what does not depend on the index `shift` may be missing."""
+    left = dict(p)
+    found: list[tuple[Mono, Fraction]] = []
+    for mono, c in p.items():
+        for a, power in mono:
+            if a[0] != "inner" or power != 1 or a[1] == a[2]:
+                continue
+            rest = tuple(part for part in mono if part[0] != a)
+            both = [_with(rest, ("inner", one, one)) for one in a[1:]]
+            missing = [one for one in both if left.get(one) != -c / 2]
+            if shift is not None:
+                missing = [one for one in missing if one in left or shift in free({one: Fraction(1)})]
+            if not missing and mono in left and len(set(both) & set(left)) > 0:
+                for one in (mono, *both):
+                    left.pop(one, None)
+                found.append((_with(rest, ("distance", *a[1:])), -c / 2))
+    return found + list(left.items())
+
+
+def _by_divisor(terms: list[tuple[Mono, Fraction]]) -> list[tuple[Mono, list[tuple[Mono, Fraction]]]]:
+    """Terms by what they are divided by; those that are not are each on their own."""
+    found: dict[Mono, list[tuple[Mono, Fraction]]] = {}
+    for mono, c in terms:
+        below = tuple(part for part in mono if part[0][:2] == ("function", "reciprocal"))
+        below = tuple(part for part in below if len(part[0][2]) > 1)
+        found.setdefault(below, []).append((tuple(part for part in mono if part not in below), c))
+    plain = found.pop((), [])
+    return [*(((), [one]) for one in plain), *found.items()]
+
+
+def _times(left: Mono, right: Mono) -> Mono:
+    return tuple(sorted((*left, *right), key=repr))
+
+
+def _with(mono: Mono, a: Atom) -> Mono:
+    return tuple(sorted((*mono, (a, 1)), key=repr))
+
+
+def bare(text: str) -> str:
+    """Without parentheses around the whole."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return text[1:-1] if at == len(text) - 1 else text
+    return text
+
+
+def wrapped(text: str, product: bool = True) -> str:
+    """In parentheses, unless it is a product (or, without `product`, a single factor)."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if not depth and letter == " " and (not product or text[at + 1] in "+-ew"):
+            inside_bars = text[:at].count("|") % 2 or text[:at].count("<") > text[:at].count(">")
+            if not inside_bars:
+                return f"({text})"
+    return f"({text})" if text.startswith("-") else text
+
+
+def _decimal(c: Fraction) -> str | None:
+    """A fraction as a decimal, where that is exact and short."""
+    rest = c.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    if rest != 1:
+        return None
+    said = repr(float(c))
+    return None if Fraction(said) != c else said.removesuffix(".0")
+
+
+def _number(c: Fraction) -> str:
+    return _decimal(c) or f"({c.numerator}/{c.denominator})"
+
+
+def _float(value: float) -> str:
+    return repr(float(value)).removesuffix(".0")
