@@ -99,7 +99,7 @@ def verify(
         one, behind = proofs(checked, [subject.checkpoint for subject in group.subjects], group.style)
         found.append(one)
         proved += behind
-    rounded = model is not None and is_rounded(proved[0])
+    rounded = model is not None and is_rounded(proved[0], model)
     if rounded:  # what an example states is exact, ties and all
         found = [one for one in found if one.name != "examples, transformer"]
     runners = Runners()
