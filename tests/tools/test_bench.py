@@ -138,6 +138,9 @@ def test_list(run: Run) -> None:
 def test_wrong_words(run: Run, tmp_path: Path) -> None:
     assert run("loyd-2-10")[::2] == (2, "error: there is no workload loyd-2-10; did you mean 'lloyd-2-10'?\n")
     assert run("--profile", "start")[0] == 2
+    assert run("--list", "--device", "nowhere")[0] == 0
+    assert run("lloyd-2-10", "--device", "nowhere")[::2][0] == 2
+    assert "--device nowhere cannot be used" in run("lloyd-2-10", "--device", "nowhere")[2]
     assert run("--scale", "0")[2].startswith("error: argument --scale: must be a number above 0")
     (tmp_path / "page.md").write_text("no block here")
     code, _, err = run("lloyd-2-10", "--quick", "--markdown", tmp_path / "page.md")

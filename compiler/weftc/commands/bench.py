@@ -37,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", type=_factor, default=1.0, metavar="S", help="multiply the number of points")
     parser.add_argument("--threads", type=positive, metavar="N", help="threads of everyone (default: all cores)")
     parser.add_argument("--repeat", type=positive, metavar="N", help="rounds (default 5; --quick 3)")
+    parser.add_argument("--device", default="cpu", help="where our side runs, as torch names it (default cpu)")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="time that targets are judged by")
     parser.add_argument("--markdown", metavar="FILE", help="write the result into the marked block of a page")
     parser.add_argument("--profile", metavar="NAME", help="show where the time of our side goes on a workload")
@@ -64,9 +65,26 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError(f"there is no workload {printable(name)}; {hint}")
     if options.list:
         return _list(options)
+    if options.device != "cpu":
+        _take_device(options.device)
     if options.profile:
         return _profile(options)
     return _measure(options)
+
+
+def _take_device(name: str) -> None:
+    """Lets our side run there, if it is there: its processes are told by their environment."""
+    import os
+
+    from weftc_runtime.kernels.devices import Placement
+
+    try:
+        Placement.of(name)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(
+            f"--device {printable(name)} cannot be used: {printable(str(error).splitlines()[0])}"
+        ) from None
+    os.environ["WEFTC_BENCH_DEVICE"] = name
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -161,5 +179,6 @@ def _command(options: argparse.Namespace) -> str:
     words += ["--scale", f"{options.scale:g}"] if options.scale != 1 else []
     words += ["--threads", str(options.threads)] if options.threads else []
     words += ["--repeat", str(options.repeat)] if options.repeat else []
+    words += ["--device", options.device] if options.device != "cpu" else []
     words += ["--clock", options.clock] if options.clock != "wall" else []
     return shlex.join(words + (["--markdown", options.markdown] if options.markdown else []))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,17 @@ from weftc.tools.bench.samples import REGULARISATION, SHARPNESS, STEP
 from weftc.tools.bench.workloads import Workload
 
 TRUSTING = "-DWEFTC_TRUSTING"  # compiles the search without a second best
+DEVICE = os.environ.get("WEFTC_BENCH_DEVICE", "cpu")  # where our side runs
 RAGGED = 0.5  # sizes of a ragged batch: the mean, and up to this share more or less
+
+
+def waited_for(answer: Any) -> Any:
+    """An answer that is there: a GPU is asked, and says so before it has one."""
+    if DEVICE.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
+    return answer
 
 
 class _Ours(Contestant):
@@ -36,7 +47,7 @@ class _Ours(Contestant):
         begun = time.perf_counter()
         checkpoint = weftc.compile(self.spec, dims=self.dims(), params=self.params(), **self.styles)
         compiled = time.perf_counter()
-        self.model = weftc.load(checkpoint, dtype=getattr(torch, workload.dtype), backend=self.backend)
+        self.model = weftc.load(checkpoint, dtype=getattr(torch, workload.dtype), backend=self.backend, device=DEVICE)
         loaded = time.perf_counter()
         return {"compile seconds": compiled - begun, "load seconds": loaded - compiled}
 
@@ -49,13 +60,13 @@ class _Ours(Contestant):
     def hold(self, inputs: Arrays) -> Any:
         import torch
 
-        return {name: torch.from_numpy(array) for name, array in inputs.items()}
+        return {name: torch.from_numpy(array).to(DEVICE) for name, array in inputs.items()}
 
     def run(self, held: Any, iterations: int) -> Any:
-        return self.model(held, layers=iterations)
+        return waited_for(self.model(held, layers=iterations))
 
     def outcome(self, answer: Any, iterations: int) -> PeerOutcome:
-        arrays = {name: array.numpy() for name, array in self.read(answer).items()}
+        arrays = {name: array.cpu().numpy() for name, array in self.read(answer).items()}
         return PeerOutcome(iterations, arrays, self.facts())
 
     def read(self, answer: Any) -> dict[str, Any]:
@@ -82,8 +93,8 @@ class ClusteringPeer(_Ours):
 
     def run(self, held: Any, iterations: int) -> Any:
         if self.again:
-            return self.model.final(held, layers=iterations)
-        return self.model(held, layers=iterations)
+            return waited_for(self.model.final(held, layers=iterations))
+        return waited_for(self.model(held, layers=iterations))
 
     def settles(self, held: Any, limit: int) -> int:
         self.model(held, until_stable=True, limit=limit)
@@ -221,7 +232,7 @@ class BatchPeer(_Ours):
         return {"x": [torch.from_numpy(part) for part in np.split(flat, ends)], "c": torch.from_numpy(c)}
 
     def run(self, held: Any, iterations: int) -> Any:
-        return self.model.final(held, layers=iterations)
+        return waited_for(self.model.final(held, layers=iterations))
 
     def read(self, answer: Any) -> dict[str, Any]:
         import torch
