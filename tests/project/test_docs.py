@@ -22,7 +22,7 @@ from weftc.language.parse.grammar import grammar_text, load
 from weftc.language.parse.parse import parse
 from weftc.show.style_effects import table
 from weftc.tools.doc_tables.codes import ELLIPSIS, codes
-from weftc.tools.doc_tables.costs import costs
+from weftc.tools.doc_tables.costs import costs, sequences
 from weftc.tools.doc_tables.ebnf import productions
 from weftc.tools.doc_tables.signatures import described, public
 from weftc.tools.doc_tables.sites import sites
@@ -47,7 +47,15 @@ PLAYED = (
     "python",
 )
 PEOPLE = tuple(sorted(f"for/{path.stem}" for path in (DOCS / "for").glob("*.md")))
-GENERATED = ("styles", "language", "errors", "python", "hooks", pytest.param("scale", marks=pytest.mark.slow))
+GENERATED = (
+    "styles",
+    "language",
+    "errors",
+    "python",
+    "hooks",
+    "comparison",
+    pytest.param("scale", marks=pytest.mark.slow),
+)
 TESTS = ROOT / "tests"
 
 
@@ -146,6 +154,8 @@ def generated(name: str) -> str:
         return table()
     if name == "costs":
         return costs()
+    if name == "sequences":
+        return sequences()
     if name == "messages":
         return messages()
     if name == "sites":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weftc.compiling import checked_spec, compile
 from weftc.core.errors import InputError, SpecError
 from weftc.emit.cost import program_cost
-from weftc.files.locate import catalogue
+from weftc.files.locate import catalogue, shelved
 from weftc.show.style_effects import sizes
 
 STYLES: dict[str, dict[str, str]] = {
@@ -35,3 +35,15 @@ def _cell(name: str, styles: dict[str, str]) -> str:
         return "refused"
     cost = program_cost(made.program, made.tensors)
     return f"{cost.levels} / {cost.heads} / {cost.feed_forwards} / {cost.width}"
+
+
+def sequences() -> str:
+    """What the sequence programs take: attention levels, heads, feed-forwards, columns, and all numbers."""
+    lines = ["| program | levels | heads | feed-forwards | width | parameters |", "|---|:-:|:-:|:-:|:-:|:-:|"]
+    for name in (name for name, folder in shelved().items() if folder == "sequences"):
+        made = compile(checked_spec(name), {})
+        cost = program_cost(made.program, made.tensors)
+        size = sum(array.size for array in made.tensors.values())
+        numbers = cost.levels, cost.heads, cost.feed_forwards, cost.width, f"{size:,}"
+        lines.append(f"| {name} | " + " | ".join(map(str, numbers)) + " |")
+    return "\n".join(lines)
