@@ -548,9 +548,9 @@ class Model(nn.Module):
         return run
 
     def _note(self, run: Run) -> None:
-        backend, leads = ("planned", {}) if isinstance(run.engine, PlannedBackend) else ("reference", run.engine.leads)
+        backend = "planned" if isinstance(run.engine, PlannedBackend) else "reference"
         backend = "gradients" if isinstance(run.engine, gradients.SoftGradients) else backend
-        warnings = short_leads(self.program, leads)
+        warnings = short_leads(self.program, run.engine.leads)
         for problem in run.problems[:1] if self.program.options.get("scores") == "dot" else ():
             warnings += lost_digits(self.program, self._tensors(), partial(run.read, problem))
         ran, settled = (tuple(run.layers), tuple(run.stable)), tuple(run.settled)

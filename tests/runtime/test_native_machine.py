@@ -179,6 +179,25 @@ def test_scratch_that_is_made_from_what_it_held_before(ends: Counter[int]) -> No
     assert ends
 
 
+@pytest.mark.parametrize("style", [{"weights": "unrolled"}, {"erase": "attention"}, {"hardmax": "softmax"}])
+@pytest.mark.parametrize("name", ["lloyd", "spherical_kmeans", "gmm_em", "kmedoids"])
+def test_styles_run_as_planned(ends: Counter[int], name: str, style: dict[str, str]) -> None:
+    """Weights for every layer, tokens that look at themselves, finite temperature: as the reference runs them."""
+    checkpoint = compiled(name, width=3, count=4, **style)
+    planned, reference = (weftc_runtime.load(checkpoint, backend=backend) for backend in ("planned", "reference"))
+    inputs = problem(name, "random", 60, 3, "float64", d=3, k=4)
+    expected, found = reference.final(inputs, layers=3), planned.final(inputs, layers=3)
+    for key in expected:
+        assert torch.allclose(plain(expected[key]), plain(found[key]), rtol=1e-9, atol=1e-9), key
+    assert planned.report.backend == "planned"
+    if "erase" not in style:  # the reference counts tokens that choose themselves
+        assert decided(planned.report.total) == decided(reference.report.total)
+    assert planned.report.warnings == reference.report.warnings
+    if "weights" in style and name in ("lloyd", "spherical_kmeans"):
+        assert ends
+        assert len(planned.report.by_layer) == 3
+
+
 def test_ties_are_settled_natively(ends: Counter[int]) -> None:
     model = weftc_runtime.load(compiled("lloyd"), backend="planned")
     x = torch.tensor([[0.0, 0.1], [1.0, 0.1], [2.0, 0.1], [3.0, 0.1]], dtype=torch.float64).repeat(50, 1)

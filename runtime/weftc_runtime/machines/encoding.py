@@ -35,7 +35,7 @@ from weftc_runtime.reference.feed_forward import NORMS
 
 VERSION = 1  # CODE_VERSION of machine.cpp
 DENSE, UNIFORM, INDEX, LAZY, NOISE, IDENTITY = range(6)
-MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ = range(1, 10)
+MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ, OWN = range(1, 11)
 BLOCKED = ("sparse", "deferred")  # forms of what a feed-forward makes when it is read
 RANKED = ("top", "normmax", "sparsemax")
 KINDS = {"softmax": 0, "exp": 1, "sum": 2, "normalize": 3, "lse": 4, "max": 5}
@@ -123,6 +123,7 @@ class Encoded:
     lazies: tuple[LazyWrite, ...]
     written: tuple[Place, ...]
     ends: tuple[int, ...]  # of every sub-layer: how many instructions there are up to here
+    layers: int  # whose instructions these are: of one, or, where each has weights of its own, of all
     code: Code
 
     def __str__(self) -> str:
@@ -191,7 +192,12 @@ class Encoder:
         self._check_lazies()
         lasting = tuple(lazy for lazy in self.lazies if lazy.lasts)
         parts = tuple(self._slots()), tuple(self.instructions), lasting, tuple(self.written)
-        return Encoded(*parts, tuple(ends), self._code(parts[0]))
+        layers = self.program.layers if self.program.options.get("weights") == "unrolled" else 1
+        if layers > 1 and (self.program.noises or lasting):
+            raise Uncovered(
+                "every layer has weights of its own, and draws, or leaves rows to be made when they are read"
+            )
+        return Encoded(*parts, tuple(ends), layers, self._code(parts[0]))
 
     # ------------------------------------------------------------------ what is read and written
     def _subs(self) -> list[SublayerPlan]:
@@ -290,8 +296,14 @@ class Encoder:
             for index in lazy.write.heads if lazy.place in self.needed else ():
                 head = lazy.attend.heads[index].head
                 read = {(head.query, n) for n in self.prepared.head(head).query.slots(self.streams[head.query])}
-                if any(place in self.written or place in self.derived for place in read):
+                if any(self._changes(place) for place in read):
                     raise Uncovered(f"slot {lazy.write.slot} is made from numbers that change")
+
+    def _changes(self, place: Place) -> bool:
+        """Whether a slot may hold something else after a layer; a derived one is made anew then."""
+        made = self.derived.get(place)
+        origins = {place} if made is None else self._origins(made) | {place}
+        return any(each in self.written or self._kind(each) == NOISE for each in origins)
 
     # ------------------------------------------------------------------ slots and rows
     def _kind(self, place: Place) -> int:
@@ -551,7 +563,13 @@ class Encoder:
             self._gather(plan, out, path)
         elif plan.strategy == "members":
             self._members(plan, out, path)
-        elif plan.head.weighting.kind == "argmax" and plan.strategy != "self":
+        elif plan.strategy == "self":  # tokens are distinct: conditions say so
+            narrow, code = self.prepared.head(plan.head), Code()
+            code.add(OWN, self.order[plan.head.query], out)
+            code.rows(self._values(plan.head, narrow))
+            text = f"{plan.head.name}: what the token itself adds"
+            self.instructions.append(Instruction("map", text, code))
+        elif plan.head.weighting.kind == "argmax":
             self._choose(plan, -1, out, path)
         elif plan.head.weighting.kind in RANKED and plan.strategy != "self" and not plan.head.masks:
             everyone = Code()
@@ -715,6 +733,7 @@ class Encoder:
         head, narrow, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
         if plan.kept:
             raise Uncovered("exponentials of costs that stay are kept")
+        self._check_lead(head)
         own = 0 if head.self_key is None else 1 if head.self_key.row is None else 2
         code = Code()
         code.add(self.order[head.query], self.order[head.keys], KINDS[kind], len(narrow.writes), out)
@@ -732,6 +751,11 @@ class Encoder:
         if own:
             code.rows(self._own(head, narrow), exact=False)
         return code
+
+    @staticmethod
+    def _check_lead(head: Head) -> None:
+        if head.weighting.sharpness is not None:
+            raise Uncovered(f"the lead of head {head.name}, at finite temperature, is measured")
 
     def _is_diagonal(self, plan: HeadPlan) -> bool:
         """Whether of what token j gets only column j of one slot is ever read: all readers multiply by its name."""
@@ -804,6 +828,7 @@ class Encoder:
             if shares.get(id(known.head)) == first.score_group:
                 return number
         score, _, _, noise = self._score(first.head, self.prepared.head(first.head))
+        self._check_lead(first.head)
         if noise or first.kept:
             raise Uncovered("random numbers are weighed, or exponentials are kept")
         self.groups.append(_Group(first.head, score))

@@ -22,6 +22,7 @@ from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.reuse import once
 from weftc_runtime.plan.slots import DenseSlot, Rows, UniformSlot, blocks, count_of
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
+from weftc_runtime.reference.soft import lead
 
 Features: TypeAlias = list[tuple[Tensor, ...]]
 TILE = 1 << 18  # scores of a tile: 2 MB
@@ -368,6 +369,19 @@ def stream_head(call: HeadTask) -> HeadOutput:
     stream.key_blocks = blocks(len(call.keys), 1, size)
     tiles = each(lambda keys: stream.tile(stream.scores(query, many, keys), keys), stream.key_blocks, call.device)
     return HeadOutput(stream.finish(stream.merged(tiles), query_blocks[0]))
+
+
+def least_lead(call: HeadTask) -> float:
+    """By how much the best score of a softmax that stands for an argmax leads, in the worst row, unsharpened."""
+    weighting, stream, keys = call.plan.head.weighting, StreamedHead(call), slice(0, len(call.keys))
+    stream.ready()
+
+    def least(rows: slice) -> float:
+        scores = stream.scores(stream.query_features(rows), rows.stop - rows.start, keys)
+        return lead(scores, torch.ones_like(scores, dtype=torch.bool), weighting.ties == "split")
+
+    assert weighting.sharpness is not None
+    return min(each(least, blocks(call.queries, len(call.keys)), call.device)) / float(weighting.sharpness)
 
 
 def shared_rows(calls: Sequence[HeadTask]) -> Callable[[Rows], list[Tensor]]:

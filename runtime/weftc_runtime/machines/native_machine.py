@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -278,9 +279,12 @@ class NativeMachine:
         """Counts the rows of every tier, by head and by layer."""
         counts = np.zeros((self._done, len(self.plan.instructions), 3), dtype=np.int64)
         self.kernels.tiers(self._handle, self._done, counts.ctypes.data)
-        for layer in counts.tolist():
+        each = len(self.plan.ends) // self.plan.layers  # sub-layers
+        ends = [0, *(self.plan.ends[each * layer - 1] for layer in range(1, self.plan.layers + 1))]
+        for layer, (first, last) in ((layer, span) for layer in counts.tolist() for span in pairwise(ends)):
             total = Tiers()
-            for instruction, (bound, exact, rows) in zip(self.plan.instructions, layer, strict=True):
+            ran = zip(self.plan.instructions[first:last], layer[first:last], strict=True)
+            for instruction, (bound, exact, rows) in ran:
                 if instruction.path and (bound or exact or rows):
                     chooses = instruction.name == "choose"
                     tiers = Tiers(bound=bound, exact=exact, fast=rows - bound - exact if chooses else 0)

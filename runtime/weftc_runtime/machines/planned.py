@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from math import inf
 from typing import Any, cast
 
 import torch
@@ -32,7 +33,7 @@ from weftc_runtime.machines.heads_kept import kept_head
 from weftc_runtime.machines.heads_nearest import best_head, nearest_head
 from weftc_runtime.machines.heads_query import literal_head, query_head
 from weftc_runtime.machines.heads_segment import segment_head
-from weftc_runtime.machines.heads_stream import spread_stream_head, stream_head
+from weftc_runtime.machines.heads_stream import least_lead, spread_stream_head, stream_head
 from weftc_runtime.machines.heads_stream_joined import joined_stream_head
 from weftc_runtime.machines.joined import ProblemOffsets, apart, why_apart
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
@@ -64,6 +65,7 @@ class PlannedBackend:
     scan: torch.device  # where best keys are looked for in float32
     batched: bool = False
     tiers: dict[str, Tiers] = field(default_factory=dict)
+    leads: dict[tuple[str, str], float] = field(default_factory=dict)  # stream and head at finite temperature
     prefix: str = ""
     tap: Callable[[str, list[Problem]], None] | None = None  # told the state after a sub-layer
     cache: dict[int, dict[Any, Any]] = field(default_factory=dict)  # per problem
@@ -107,6 +109,7 @@ class PlannedBackend:
             self.scan,
             self.batched,
             self.tiers,
+            self.leads,
             cache=self.cache,
             groups=self.groups,
             collective=self.collective,
@@ -274,7 +277,7 @@ class PlannedBackend:
         if self.device.type != "cpu" or self.scan.type != "cpu":
             return None
         attends = steps_of(self.program, self.prepared.plan)
-        if not may_tape(self.program, attends):
+        if self.program.options.get("weights") == "unrolled" or not may_tape(self.program, attends):
             try:
                 return NativeMachine.of(self, problem, index, seeds)
             except Uncovered:
@@ -445,6 +448,8 @@ class PlannedBackend:
         for index, call in enumerate(calls):
             if call.plan.strategy == "self":
                 self._distinct(call)
+            if call.plan.head.weighting.sharpness is not None:
+                self._measure(call, f"{self.prefix}{name}.{call.plan.head.name}")
             if index in needed:
                 pair = any(write.form == "sparse" and index in write.heads for write in plan.slots)
                 given[index] = self._run(call, pair, noted)
@@ -460,6 +465,15 @@ class PlannedBackend:
             held = self.writer.write(write, plan, state[write.stream], calls, given)
             found.setdefault(write.stream, {})[write.slot] = held
         return found, choices
+
+    def _measure(self, call: HeadTask, name: str) -> None:
+        """Notes by how much the best score leads, where a softmax stands for an argmax."""
+        if self.collective.size > 1 or call.groups is not None:
+            raise Uncovered(
+                f"the lead of head {call.plan.head.name}, at finite temperature, is measured in one process"
+            )
+        place = call.plan.head.query, name
+        self.leads[place] = min(least_lead(call), self.leads.get(place, inf))
 
     def exact(self, problem: Problem) -> RationalScores:
         """Exact arithmetic on a problem as it is."""
@@ -543,9 +557,7 @@ def layers_at_a_time(program: Program, prepared: Prepared) -> str:
     """The instructions that the native machine carries out layer by layer, or why it does not."""
     if not program.layer:
         return "none"
-    if program.options.get("weights") == "unrolled":
-        return "one by one, by torch: every layer has weights of its own"
-    if may_tape(program, steps_of(program, prepared.plan)):
+    if program.options.get("weights") != "unrolled" and may_tape(program, steps_of(program, prepared.plan)):
         return "many in one native call (heads over exponentials that are kept)"
     weights, device = Weights(prepared.tensors), torch.device("cpu")
     engine = PlannedBackend(program, prepared, weights, torch.float64, device, device)

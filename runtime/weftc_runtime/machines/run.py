@@ -33,6 +33,8 @@ from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotV
 from weftc_runtime.reference.backend import Reference
 from weftc_runtime.reference.weights import Weights
 
+PlacedStep = tuple[ProgramStep, list[HookBlock], int]  # with its hook sites, and the number of the first
+
 
 @dataclass(slots=True)
 class Sites:
@@ -60,7 +62,7 @@ class Run:
     settled: list[Tiers] = field(default_factory=list)  # by the heads of each layer
     joined: Problem | None = None  # all problems as one, while layers run
     why: str = ""  # why the reference runs, or took over
-    _placed: list[tuple[ProgramStep, list[HookBlock], int]] | None = None
+    _placed: list[PlacedStep] | None = None
 
     @classmethod
     def begin(
@@ -124,10 +126,9 @@ class Run:
         steps = list(placed(self.program.prelude, self.sites.prelude))
         if self.joined is not None and self._together(steps, "prelude"):
             return
-        for placed_step in steps:
-            self._step(placed_step, list(range(self.batch.count)), "prelude")
+        self._steps(steps, range(self.batch.count), None, "prelude")
 
-    def _together(self, steps: Iterable[tuple[ProgramStep, list[HookBlock], int]], path: str) -> bool:
+    def _together(self, steps: Iterable[PlacedStep], path: str) -> bool:
         """Steps on joined problems. Where only a problem alone can tell what is wrong: False, and they are parted."""
         engine, whole = self.engine, self.joined
         assert isinstance(engine, PlannedBackend)
@@ -150,21 +151,27 @@ class Run:
         return True
 
     # ------------------------------------------------------------------ steps that a plan does not cover
-    def _step(self, placed_step: tuple[ProgramStep, list[HookBlock], int], numbers: Sequence[int], path: str) -> None:
-        """One step of some problems. Where the plan does not cover it, the reference takes over from there."""
-        step, blocks, first = placed_step
-        problems = [self.problems[number] for number in numbers]
+    def _steps(self, steps: Sequence[PlacedStep], numbers: Sequence[int], layer: int | None, path: str = "") -> None:
+        """Steps of some problems, of a layer or around all. What the plan does not cover the reference takes over."""
+        problems, path = [self.problems[number] for number in numbers], path or "blocks"
+
+        def go() -> None:
+            for at, (step, blocks, first) in enumerate(steps):
+                for problem in problems if at and layer is not None else ():
+                    demand(self.program, problem, layer or 0, self.batch.batched, self.read)
+                self.engine.step(step, problems, blocks, path, first)
+
         if isinstance(self.engine, Reference):
-            return self.engine.step(step, problems, blocks, path, first)
+            return go()
         before, noted = [dict(problem.residuals) for problem in problems], self.engine.noted()
         try:
-            self.engine.step(step, problems, blocks, path, first)
+            go()
         except (Uncovered, RunError) as reason:  # the reference words errors better
             for problem, state in zip(problems, before, strict=True):
                 problem.residuals = state
             self.engine.taken_back(noted)
             self.hand_over(reason)
-            self._step(placed_step, numbers, path)
+            self._steps(steps, numbers, layer, path)
 
     def hand_over(self, reason: Exception) -> None:
         """Lets the reference go on from the state as it is."""
@@ -176,7 +183,7 @@ class Run:
         whole = joined_as(self.problems)
         problems = list(self.problems) if whole is None else JoinedProblems.of(whole, _grouped(engine)).alone()
         literal, self.problems = self.literal(problems)
-        literal.prefix, literal.tap = engine.prefix, engine.tap
+        literal.prefix, literal.tap, literal.leads = engine.prefix, engine.tap, engine.leads
         self.engine, self.joined, self.why = literal, None, str(reason)
 
     def layer(self, index: int, until_stable: bool = False) -> bool:
@@ -200,14 +207,13 @@ class Run:
         if isinstance(self.engine, PlannedBackend) and watched and not self.noise and not is_unrolled(self.program):
             for problem in active:
                 self.engine.follow(problem, index, self.batch.seeds[problem.number])
-        steps = self.steps(index)
-        own = self.sites.layers.known(index)
+        steps, own = self.steps(index), self.sites.layers.known(index)
         if isinstance(self.engine, Reference) and own is not None and steps:
             self.engine.own = (steps[0][2], own)
-        for placed_step in steps:
-            for number in numbers:
-                demand(self.program, self.problems[number], index, self.batch.batched, self.read)
-            self._step(placed_step, numbers, "blocks")
+        for problem in active:
+            if steps:
+                demand(self.program, problem, index, self.batch.batched, self.read)
+        self._steps(steps, numbers, index)
         self.engine.prefix = ""
         if isinstance(self.engine, Reference):
             self.engine.own = None
@@ -218,7 +224,10 @@ class Run:
 
     def run_many(self, index: int, many: int, until_stable: bool = False) -> int:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
-        if not isinstance(self.engine, PlannedBackend) or self.noise or is_unrolled(self.program):
+        if not isinstance(self.engine, PlannedBackend) or self.noise:
+            return 0
+        each = self.program.layers if is_unrolled(self.program) else 1  # layers at a time
+        if each > 1 and (index or many < each):
             return 0
         if _conditional(self.program) or many < 1 or all(self.stable) or self.collective.size > 1:
             return 0
@@ -229,7 +238,7 @@ class Run:
             if not whole:
                 demand(self.program, problem, index, self.batch.batched, self.read)
             seeds = self.batch.seeds if whole else [self.batch.seeds[problem.number]]
-            tape = self.engine.many_layers(problem, many, index, seeds)
+            tape = self.engine.many_layers(problem, many // each, index, seeds)
             if tape is None:
                 return 0
             tapes.append(tape)
@@ -237,7 +246,8 @@ class Run:
         for problem, tape in zip(active, tapes, strict=True):
             numbers = range(len(self.layers)) if whole else [problem.number]
             try:
-                ran, stable = tape.run(many, until_stable, [self.stable[number] for number in numbers])
+                ran, stable = tape.run(many // each, until_stable, [self.stable[number] for number in numbers])
+                ran = [layers * each for layers in ran]
             except Uncovered:  # which of several it is comes out one by one
                 ran, stable = [0], [False]
             if not any(ran) and len(active) == 1:
@@ -296,7 +306,7 @@ class Run:
             self.stable = [stable or now for stable, now in zip(self.stable, still, strict=True)]
         return True
 
-    def steps(self, index: int) -> list[tuple[ProgramStep, list[HookBlock], int]]:
+    def steps(self, index: int) -> list[PlacedStep]:
         """The steps of one layer with their hook sites; unrolled weights have their own for each layer."""
         if self._placed is None:
             self._placed = list(placed(self.program.layer, self.sites.layer))
@@ -337,7 +347,7 @@ class Run:
                 continue
             if isinstance(self.problems, JoinedProblems):
                 self.problems = self.problems.alone()
-            self._step(placed_step, list(range(len(self.problems))), "readout")
+            self._steps([placed_step], range(len(self.problems)), None, "readout")
 
     def _needed(self, asked: Iterable[ProgramOutput]) -> set[int]:
         """The steps of the read-out that outputs depend on, through what later ones read of earlier ones."""
@@ -503,7 +513,7 @@ def _conditional(program: Program) -> bool:
     return bool(written & checked)
 
 
-def placed(steps: Sequence[ProgramStep], sites: nn.ModuleList) -> Iterator[tuple[ProgramStep, list[HookBlock], int]]:
+def placed(steps: Sequence[ProgramStep], sites: nn.ModuleList) -> Iterator[PlacedStep]:
     """Every step with its blocks of hook sites and the number of its first block."""
     at = 0
     for step in steps:

@@ -281,8 +281,6 @@ class _Planner:
         read = {(head.query, name) for name in query} | {(head.keys, name) for name in keys}
         if decides and read & fresh:
             raise Uncovered(f"head {head.name} decides on numbers that the same step has computed")
-        if head.weighting.sharpness is not None:
-            raise Uncovered(f"head {head.name} stands for an argmax at finite temperature, whose margin is measured")
         if query_is_key(head, self.streams[head.query], self.identity, self.tensors):
             return HeadPlan(head, "self", "a token is nearest to itself; needs distinct tokens", score_group=share)
         other = any(mask.op == "other" for mask in head.masks)
@@ -293,6 +291,8 @@ class _Planner:
         if index is not None and few and self._sums(head, keys, index):
             why = f"keys count by {index}" if index else "all keys count alike"
             return HeadPlan(head, "segment", f"{why}: exact sums", once, share, index)
+        if head.weighting.sharpness is not None and (head.masks or head.self_key is not None):
+            raise Uncovered(f"head {head.name} stands for an argmax among members at finite temperature")
         if index and head.masks and few:
             return HeadPlan(head, "members", f"only the keys that {index} names", once, share, index)
         plain = not head.masks and head.self_key is None
@@ -300,7 +300,7 @@ class _Planner:
         if plain and kind in ("argmax", "max") and self._fast(head.score) and thin and stream.size is None:
             return HeadPlan(head, "nearest" if kind == "argmax" else "best", _score_text(head.score), once, share)
         if kind in TILED and not decides and not other:
-            kept = () if once else self.staying.parts(head)
+            kept = () if once or head.weighting.sharpness is not None else self.staying.parts(head)
             if not kept:
                 return HeadPlan(head, "stream", "soft weights in tiles", once, share)
             why = "soft weights in tiles; exponentials of costs that stay are kept"

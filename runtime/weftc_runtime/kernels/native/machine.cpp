@@ -496,6 +496,20 @@ static void column_of(const Map& map, Problem& problem, Worker& worker, const Bl
   map.column(problem, worker, block, slot, column, out);
 }
 
+// What every token gets from itself.
+struct Own : Instruction {
+  int32_t stream, out;
+  Rows value;
+  explicit Own(Code& code) {
+    stream = small(code), out = small(code);
+    value = Rows(code);
+  }
+  Outcome run(Problem& problem, Team&) const override {
+    problem.numbers(problem.worker(0), value, problem.tokens[stream], problem.outs[out]);
+    return GOING;
+  }
+};
+
 // A map whose slots are made block by block when they are read.
 struct MapWhenRead : Instruction {
   Map map;
@@ -586,7 +600,8 @@ static std::unique_ptr<Instruction> make(Code& code) {
     case 6: return make_soft(code);
     case 7: return make_lazy(code);
     case 8: return make_member_soft(code);
-    default: return std::make_unique<MapWhenRead>(code);
+    case 9: return std::make_unique<MapWhenRead>(code);
+    default: return std::make_unique<Own>(code);
   }
 }
 
