@@ -571,7 +571,7 @@ class Encoder:
             self.instructions.append(Instruction("map", text, code))
         elif plan.head.weighting.kind == "argmax":
             self._choose(plan, -1, out, path)
-        elif plan.head.weighting.kind in RANKED and plan.strategy != "self" and not plan.head.masks:
+        elif plan.head.weighting.kind in RANKED and not plan.head.masks:
             everyone = Code()
             everyone.add(-1, 0, True)
             self._rank(plan, everyone, -1, out, path)
