@@ -14,11 +14,10 @@ from weftc.verification.cases.inputs import Case
 from weftc.verification.steps.comparing import StepOutcome
 from weftc.verification.steps.layers import Judge
 from weftc_runtime import Model
-from weftc_runtime.data import answers
 from weftc_runtime.format.program import ProgramStep
-from weftc_runtime.machines import run
+from weftc_runtime.machines import answers, run
 from weftc_runtime.machines.planned import PlannedBackend
-from weftc_runtime.machines.state import Problem
+from weftc_runtime.reference.state import Problem
 
 Fields = dict[str, Any]
 

@@ -25,9 +25,9 @@ from weftc.files.locate import catalogue
 from weftc.sklearn import WeftClusterer
 from weftc.verification.cases.inputs import FAMILIES
 from weftc_runtime import Model, OneHot, RunError
-from weftc_runtime.kernels import devices as devices
 from weftc_runtime.kernels import nearest
 from weftc_runtime.kernels.native.library import Library
+from weftc_runtime.machines import devices
 
 SMALL = torch.device("small:0")
 NAMES = [entry.name for entry in catalogue()]

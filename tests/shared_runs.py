@@ -39,7 +39,7 @@ def run_share(
 def _group() -> Any:
     import torch.distributed as dist
 
-    from weftc_runtime.machines.collective import ProcessGroup
+    from weftc_runtime.kernels.collective import ProcessGroup
 
     return ProcessGroup(dist.group.WORLD)
 

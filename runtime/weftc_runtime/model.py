@@ -18,25 +18,24 @@ import torch
 from torch import Tensor, nn
 
 from weftc_runtime import freezing
-from weftc_runtime.data import answers
 from weftc_runtime.data.arrays import tensor_of
 from weftc_runtime.data.hooks import LayerSites, Named, blocks
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.reader import SETTINGS, Batch, Reader, call_of
 from weftc_runtime.data.results import Fields, Outputs, Report, Tiers, Trace, together
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.display import model_html, model_line
 from weftc_runtime.format.program import Program
 from weftc_runtime.format.tensor_checks import check_values
 from weftc_runtime.format.writes import stated
 from weftc_runtime.freezing import Words
-from weftc_runtime.kernels.devices import Placement
-from weftc_runtime.kernels.threads import alone, safely
-from weftc_runtime.machines import gradients
+from weftc_runtime.kernels.collective import ALONE, ProcessGroup
+from weftc_runtime.machines import answers, gradients
 from weftc_runtime.machines.choose import Planner, check_backend, given_apart, hindrance
-from weftc_runtime.machines.collective import ALONE, ProcessGroup
 from weftc_runtime.machines.conditions import short_leads
+from weftc_runtime.machines.devices import Placement
 from weftc_runtime.machines.lost_digits import lost_digits
 from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.run import Run, Sites, is_unrolled
@@ -46,7 +45,7 @@ from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, 
 from weftc_runtime.plan.instructions import Plan
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.reference.backend import Reference
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.threads import alone, safely
 
 DTYPES = (torch.float32, torch.float64)
 ROTATED = "the residual has a basis of its own"  # plans look for slots in columns

@@ -31,6 +31,49 @@ def test_runtime_knows_nothing_of_the_compiler() -> None:
         assert not roots & {"weftc", "lark", "networkx", "sklearn", "ot", "scipy"}, path
 
 
+ARROWS = {  # what each package of the runtime may import, beside itself: format <- exact <- kernels <- plan <- machines
+    "errors": (),
+    "threads": (),
+    "format": ("errors",),
+    "kernels.native": ("errors", "threads"),
+    "exact": ("errors", "threads", "format", "kernels.native"),
+    "kernels": ("errors", "threads", "exact", "kernels.native"),
+    "data": ("errors", "threads", "format", "exact", "kernels"),
+    "plan": ("errors", "threads", "format", "exact", "kernels"),
+    "reference": ("errors", "threads", "format", "exact", "kernels", "data"),
+    "machines": ("errors", "threads", "format", "exact", "kernels", "data", "plan", "reference"),
+}
+
+
+def test_the_packages_of_the_runtime_import_downwards_alone() -> None:
+    """Lazy imports included; imports for the type checker only say how a thing is called."""
+    for path in RUNTIME.rglob("*.py"):
+        place = ".".join(path.relative_to(RUNTIME).with_suffix("").parts)
+        home = next((one for one in sorted(ARROWS, key=len, reverse=True) if f"{place}.".startswith(f"{one}.")), None)
+        if home is None:  # the model, and what stands around it
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        typed = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+        apart = {id(inner) for node in typed for inner in ast.walk(node)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or id(node) in apart or node.module is None:
+                continue
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}."
+                if name.startswith("weftc_runtime."):
+                    allowed = (home, *ARROWS[home])
+                    assert any(name.startswith(f"weftc_runtime.{one}.") for one in allowed), f"{place} imports {name}"
+
+
+def test_no_public_class_of_the_runtime_is_defined_twice() -> None:
+    found: dict[str, Path] = {}
+    for path in sorted(RUNTIME.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                assert node.name not in found, f"{node.name}: {found[node.name]} and {path}"
+                found[node.name] = path
+
+
 SYNTAX = tuple(f"weftc.core.{name}" for name in ("source", "errors", "syntax", "types", "vocabulary", "words"))
 FILE = ("weftc_runtime.format.program", "weftc_runtime.format.checkpoint", "weftc_runtime.errors")
 

@@ -15,8 +15,8 @@ from planned_cases import compiled
 from weftc_runtime.kernels.native.library import Library, library
 from weftc_runtime.machines import head_task as calls
 from weftc_runtime.machines import planned as planned
-from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan import slots as held
+from weftc_runtime.plan.residual import Residual
 
 PROGRAM = """
 import resource, sys

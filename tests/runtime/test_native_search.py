@@ -17,11 +17,11 @@ from torch import Tensor
 
 import weftc
 from weftc_runtime.errors import Uncovered
-from weftc_runtime.kernels import search as search_module
 from weftc_runtime.kernels.native import building
 from weftc_runtime.kernels.native.library import Library, address, library
 from weftc_runtime.kernels.nearest import Found
-from weftc_runtime.kernels.search import Search
+from weftc_runtime.machines import search as search_module
+from weftc_runtime.machines.search import Search
 from weftc_runtime.machines.stored import Stored
 
 

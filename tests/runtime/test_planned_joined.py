@@ -20,8 +20,8 @@ from weftc_runtime.machines import run
 from weftc_runtime.machines.joined import ProblemOffsets, apart
 from weftc_runtime.machines.native_machine import NativeMachine
 from weftc_runtime.machines.planned import PlannedBackend
-from weftc_runtime.machines.residual import Residual
-from weftc_runtime.machines.state import Problem
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.reference.state import Problem
 
 NAMES = [entry.name for entry in catalogue()]
 

@@ -25,8 +25,8 @@ from weftc_runtime.exact.segments import SegmentSum
 from weftc_runtime.exact.sums import rounded_sum
 from weftc_runtime.format.program import Weighting
 from weftc_runtime.kernels.nearest import Found, nearest, ready
-from weftc_runtime.kernels.threads import each
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, UniformSlot, same, sparse
+from weftc_runtime.threads import each
 
 CPU = torch.device("cpu")
 NUMBERS = st.one_of(
@@ -165,7 +165,7 @@ def test_threads_stay_and_leave_the_number_of_cores_as_it_was() -> None:
 def test_a_forked_process_starts_threads_of_its_own() -> None:
     program = """
 import os, torch
-from weftc_runtime.kernels.threads import each
+from weftc_runtime.threads import each
 torch.set_num_threads(2)
 cpu = torch.device("cpu")
 assert each(lambda item: item + 1, range(4), cpu) == [1, 2, 3, 4]

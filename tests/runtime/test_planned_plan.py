@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import weftc_runtime
 from planned_cases import assert_same_bits, both, compiled, problem
 from weftc_runtime import Model, RunError
-from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines import heads_kept
 from weftc_runtime.plan.instructions import AttendPlan, Plan
+from weftc_runtime.threads import each
 
 
 def strategies(plan: Plan) -> dict[str, str]:

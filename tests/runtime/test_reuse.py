@@ -8,7 +8,7 @@ import torch
 
 import weftc_runtime
 from planned_cases import compiled
-from weftc_runtime.machines.reuse import Pool
+from weftc_runtime.kernels.reuse import Pool
 
 
 def test_an_array_comes_back_when_nobody_has_it() -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 import weftc
-import weftc_runtime.kernels.threads
+import weftc_runtime.threads
 from weftc_runtime.data import initial
 from weftc_runtime.data.initial import start
 from weftc_runtime.data.noise import uniforms
@@ -88,7 +88,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     assert library() is not None
     monkeypatch.setattr(initial, "NATIVE", 0 if request.param != "blocks" else 2**60)
     monkeypatch.setattr(initial, "ENTRIES", 777)
-    monkeypatch.setattr(weftc_runtime.kernels.threads, "cores", lambda: 3 if "three" in request.param else 1)
+    monkeypatch.setattr(weftc_runtime.threads, "cores", lambda: 3 if "three" in request.param else 1)
     return str(request.param)
 
 
@@ -114,7 +114,7 @@ def test_weighted_starts_have_the_bits_of_the_plain_implementation(name: str, me
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_many_rows_are_sorted_on_many_cores(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough rows for pieces that are sorted side by side and merged, of values that repeat."""
-    monkeypatch.setattr(weftc_runtime.kernels.threads, "cores", lambda: threads)
+    monkeypatch.setattr(weftc_runtime.threads, "cores", lambda: threads)
     random = np.random.default_rng(11)
     rows = np.concatenate([random.integers(0, 300, size=(250_000, 2)), random.normal(size=(250_000, 1))], axis=1)
     rows[:100_000, 2] = 0.0

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import weftc
-from weftc_runtime.kernels import threads as workers
+from weftc_runtime import threads as workers
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).normal(size=(2000, 2))
@@ -70,7 +70,7 @@ def test_no_property_of_the_runtime_holds_a_lock_while_it_is_made() -> None:
     for path in (ROOT / "runtime" / "weftc_runtime").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
-            assert "cached_property" not in names, f"{path.name}: use weftc_runtime.machines.reuse.once"
+            assert "cached_property" not in names, f"{path.name}: use weftc_runtime.kernels.reuse.once"
 
 
 def test_runs_leave_the_number_of_cores_of_torch_as_it_was() -> None:

@@ -21,11 +21,11 @@ from weftc.passes import scores as lowered_scores
 from weftc.verification.verification import verify
 from weftc_runtime.exact import decide
 from weftc_runtime.kernels.native.sums import NativeSums
-from weftc_runtime.kernels.search import Search
-from weftc_runtime.kernels.search_groups import GroupSearch
 from weftc_runtime.machines.heads_stream import StreamedHead
 from weftc_runtime.machines.native_machine import NativeMachine
 from weftc_runtime.machines.planned import PlannedBackend
+from weftc_runtime.machines.search import Search
+from weftc_runtime.machines.search_groups import GroupSearch
 from weftc_runtime.machines.tape import Tape
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot
 from weftc_runtime.reference import feed_forward as tokenwise

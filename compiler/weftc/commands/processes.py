@@ -14,14 +14,14 @@ from weftc.files.feeds import Feeds
 
 if TYPE_CHECKING:
     from weftc_runtime.format.program import Program
-    from weftc_runtime.machines.collective import Collective
+    from weftc_runtime.kernels.collective import Collective
 
 PATIENCE = timedelta(minutes=30)  # with a process that is there and says nothing
 
 
 def together(work: Callable[[Collective], int]) -> int:
     """Does the work in this process, or in all that torchrun has started; an error in one ends all."""
-    from weftc_runtime.machines.collective import ALONE, Lost, ProcessGroup
+    from weftc_runtime.kernels.collective import ALONE, Lost, ProcessGroup
 
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
         return work(ALONE)

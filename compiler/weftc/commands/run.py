@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from weftc_runtime.data.results import Outputs, Report
     from weftc_runtime.format.checkpoint import Checkpoint
     from weftc_runtime.format.program import Program
-    from weftc_runtime.machines.collective import Collective
+    from weftc_runtime.kernels.collective import Collective
     from weftc_runtime.model import Model
 
 SUMMARY = "run a spec or model on data"

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.errors import RunError, shown
+from weftc_runtime.exact.rows import all_finite, blocks
 from weftc_runtime.format.program import Input
 from weftc_runtime.kernels.native.library import library
-from weftc_runtime.kernels.threads import cores
-from weftc_runtime.plan.slots import all_finite, blocks
+from weftc_runtime.threads import cores
 
 MANY = 1 << 15  # numbers that native code looks through
 ROUNDINGS = 16  # a unit vector or a row of weights may be off by this many roundings per entry

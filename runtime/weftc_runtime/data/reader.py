@@ -25,7 +25,7 @@ from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.shared import rows_of_all
 from weftc_runtime.errors import RunError, shown, suggestion
 from weftc_runtime.format.program import Input, Program
-from weftc_runtime.machines.collective import ALONE, Collective
+from weftc_runtime.kernels.collective import ALONE, Collective
 
 # what a call takes besides inputs
 SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until", "resume")

@@ -14,7 +14,7 @@ from weftc_runtime.data.arrays import tensor_of
 from weftc_runtime.data.blocks import ScratchRows
 from weftc_runtime.data.results import Lazy, OneHot, Outputs
 from weftc_runtime.format.program import Program
-from weftc_runtime.machines.collective import BLOCK, Collective
+from weftc_runtime.kernels.collective import BLOCK, Collective
 
 
 def rows_of_all(

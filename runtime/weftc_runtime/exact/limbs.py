@@ -16,8 +16,8 @@ from torch import Tensor
 
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.merging import Others
-from weftc_runtime.kernels.threads import cores, each
-from weftc_runtime.plan.slots import Rows
+from weftc_runtime.exact.rows import Rows
+from weftc_runtime.threads import cores, each
 
 BLOCK = 1 << 17  # numbers added at a time: 1 MB
 MOST_LIMBS = 24  # numbers that differ by more bits than these hold are left to the reference

@@ -18,7 +18,7 @@ from torch import Tensor
 from weftc_runtime.exact.limbs import FEW_MOVES, LimbSum, Values, in_blocks, reach, shares
 from weftc_runtime.exact.merging import Others, as_terms
 from weftc_runtime.exact.sums import rounded_sum
-from weftc_runtime.kernels.threads import each
+from weftc_runtime.threads import each
 
 BITS = 40  # of a number that fits
 FLUSHED = 1 << 13  # rows that float64 adds up

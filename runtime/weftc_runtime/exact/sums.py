@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.exact.merging import Others
-from weftc_runtime.kernels.threads import cores
+from weftc_runtime.threads import cores
 
 FEW = 1 << 13  # terms up to which `math.fsum` is faster than a dozen tensor operations
 BLOCK = 1 << 18  # terms decomposed at a time: about 20 MB of temporaries

@@ -44,7 +44,7 @@ from weftc_runtime.kernels import minima
 from weftc_runtime.kernels.gpu import scan_of
 from weftc_runtime.kernels.minima import Rectangle, Room
 from weftc_runtime.kernels.precision import full_precision
-from weftc_runtime.kernels.threads import each
+from weftc_runtime.threads import each
 
 KEYS = 1 << 10  # of a rectangle
 U = 2.0**-24

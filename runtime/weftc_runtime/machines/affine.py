@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weftc_runtime.machines.exponentials import BLOCK, up
-from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan.narrow import NarrowMatrices
+from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import UniformSlot
 
 Numbers: TypeAlias = NDArray[np.float64]

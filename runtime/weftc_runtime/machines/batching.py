@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from weftc_runtime.plan.slots import Rows
+from weftc_runtime.exact.rows import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

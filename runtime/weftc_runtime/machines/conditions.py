@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.errors import RunError
+from weftc_runtime.exact.rows import blocks
 from weftc_runtime.format.program import Condition, Program
-from weftc_runtime.machines.residual import Residual
-from weftc_runtime.machines.state import Problem
-from weftc_runtime.plan.slots import blocks
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.reference.state import Problem
 
 MIX = (0x9E3779B97F4A7C15 - (1 << 64), 0xBF58476D1CE4E5B9 - (1 << 64))  # odd, of 64 bits
 Read = Callable[[Problem, str, str], Tensor]  # problem, stream, slot -> [tokens, width]

@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from weftc_runtime.exact.rows import blocks
 from weftc_runtime.kernels.native.layers import Costs, PartStruct
 from weftc_runtime.kernels.native.library import Library, address
 from weftc_runtime.kernels.precision import full_precision
-from weftc_runtime.kernels.threads import cores, each
 from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.machines.heads_stream import StreamedHead
-from weftc_runtime.plan.slots import blocks
+from weftc_runtime.threads import cores, each
 
 BLOCK = 64  # columns of a matrix, and token arrays, are padded to multiples of it
 ROWS = 8  # rows of a matrix are padded to multiples of it

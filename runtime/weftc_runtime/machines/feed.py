@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.exact.rational import NotRational, RationalScores
-from weftc_runtime.kernels.threads import each
-from weftc_runtime.machines.residual import Residual
+from weftc_runtime.exact.rows import Rows, blocks
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.plan.instructions import FFNPlan
 from weftc_runtime.plan.narrow import NarrowFFN, NarrowMatrices
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot, blocks, sparse
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot, sparse
 from weftc_runtime.plan.structure import slots_written
 from weftc_runtime.reference import feed_forward as tokenwise
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.threads import each
 
 
 def feed(

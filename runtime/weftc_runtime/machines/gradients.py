@@ -19,9 +19,9 @@ from weftc_runtime.data.hooks import HookBlock, anyone_listens
 from weftc_runtime.data.reader import Batch
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.format.program import FFN, Attend, Head, Part, Program, ProgramStep
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference.backend import Reference
 from weftc_runtime.reference.feed_forward import NEAR_ZERO, TOKENWISE
+from weftc_runtime.reference.state import Problem
 
 SOFT = ("softmax", "exp", "sum", "normalize", "lse")
 BLOCK = 1 << 20  # scores made at a time

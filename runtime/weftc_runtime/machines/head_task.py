@@ -13,16 +13,17 @@ from torch import Tensor
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import Choice, RationalScores
+from weftc_runtime.exact.rows import Rows, blocks
 from weftc_runtime.format.program import Head, Score
+from weftc_runtime.kernels.collective import Collective
 from weftc_runtime.kernels.native.library import Library
-from weftc_runtime.kernels.threads import cores
-from weftc_runtime.machines.collective import Collective
 from weftc_runtime.machines.joined import ProblemOffsets, viewed
-from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.narrow import NarrowHead
-from weftc_runtime.plan.slots import IndexSlot, Rows, SlotValue, UniformSlot, blocks, same, sparse
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.plan.slots import IndexSlot, SlotValue, UniformSlot, same, sparse
 from weftc_runtime.reference.scores import Scorer
+from weftc_runtime.threads import cores
 
 
 @dataclass(slots=True)

@@ -17,19 +17,20 @@ from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.decide import decide
 from weftc_runtime.exact.rational import Choice
+from weftc_runtime.exact.rows import Rows, blocks
 from weftc_runtime.exact.sums import exact_sum
 from weftc_runtime.kernels.minima import block_rows, even
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.kernels.nearest import ROOM, Found, Queries, as_stored, nearest, ready
-from weftc_runtime.kernels.search import Search
-from weftc_runtime.kernels.search_groups import GroupSearch
-from weftc_runtime.kernels.threads import cores, each
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, RenamedExact
 from weftc_runtime.machines.joined import ProblemOffsets
+from weftc_runtime.machines.search import Search
+from weftc_runtime.machines.search_groups import GroupSearch
 from weftc_runtime.machines.stored import Stored, stored
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, Rows, blocks
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot
 from weftc_runtime.plan.structure import table
 from weftc_runtime.reference.scores import SAFE, Scorer
+from weftc_runtime.threads import cores, each
 
 SETTLED = 1 << 20  # scores settled at a time
 NATIVE = 1 << 20  # products of a head from which compiling the native kernels pays

@@ -12,11 +12,11 @@ from torch import Tensor
 from weftc_runtime.data.results import Tiers, together
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import Choice, RationalScores
+from weftc_runtime.exact.rows import Rows
 from weftc_runtime.format.program import HARD, Head, Part, Score
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, ListedRows, RenamedExact, classes, without_masks
 from weftc_runtime.machines.sharded import SpreadHeadRun
 from weftc_runtime.plan.narrow import NarrowHead
-from weftc_runtime.plan.slots import Rows
 from weftc_runtime.plan.structure import table
 from weftc_runtime.reference.feed_forward import unwatched
 from weftc_runtime.reference.head import HeadResult, HeadRun

@@ -13,14 +13,15 @@ from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.limbs import Values
 from weftc_runtime.exact.rational import Choice
+from weftc_runtime.exact.rows import Rows
 from weftc_runtime.exact.segments import SegmentSum
 from weftc_runtime.kernels.native.library import Library, library
 from weftc_runtime.kernels.native.sums import NativeSums
-from weftc_runtime.kernels.threads import cores
 from weftc_runtime.machines.head_task import Classes, ClassRows, HeadOutput, HeadTask, classes
 from weftc_runtime.machines.joined import ProblemOffsets
 from weftc_runtime.machines.stored import stored
-from weftc_runtime.plan.slots import IndexSlot, Rows, SlotValue, UniformSlot, sparse
+from weftc_runtime.plan.slots import IndexSlot, SlotValue, UniformSlot, sparse
+from weftc_runtime.threads import cores
 
 NATIVE = 1 << 15  # numbers from which compiling the native kernels pays
 

@@ -15,14 +15,15 @@ from torch import Tensor
 
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.distances import Squares
+from weftc_runtime.exact.rows import Rows, blocks, count_of
 from weftc_runtime.format.program import Part
 from weftc_runtime.format.tensors import NUMBER_HEADS
-from weftc_runtime.kernels.threads import each
+from weftc_runtime.kernels.reuse import once
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
-from weftc_runtime.machines.reuse import once
-from weftc_runtime.plan.slots import DenseSlot, Rows, UniformSlot, blocks, count_of
+from weftc_runtime.plan.slots import DenseSlot, UniformSlot
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
 from weftc_runtime.reference.soft import lead
+from weftc_runtime.threads import each
 
 Features: TypeAlias = list[tuple[Tensor, ...]]
 TILE = 1 << 18  # scores of a tile: 2 MB

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.exact.distances import Squares
+from weftc_runtime.exact.rows import Rows
 from weftc_runtime.format.program import Part
-from weftc_runtime.kernels.threads import each
 from weftc_runtime.machines.batching import Lot, Pairs
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys
 from weftc_runtime.machines.heads_stream import RUN, TILE, StreamedHead, Tile, stream_head
 from weftc_runtime.machines.joined import ProblemOffsets
-from weftc_runtime.plan.slots import Rows
+from weftc_runtime.threads import each
 
 PEAKED = frozenset({"softmax", "lse", "max", "exp"})  # a score of -inf weighs nothing
 

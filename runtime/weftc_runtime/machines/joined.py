@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.exact.rational import RationalScores
+from weftc_runtime.exact.rows import Rows
 from weftc_runtime.format.program import Program
 from weftc_runtime.machines.batching import Lot, Pairs, firsts, lot, runs, tiles
-from weftc_runtime.machines.residual import Residual
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.plan.instructions import AttendPlan, HeadPlan, Plan, SublayerPlan
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot
+from weftc_runtime.reference.state import Problem
 
 JOINED = frozenset({"nearest", "best", "segment", "stream"})
 

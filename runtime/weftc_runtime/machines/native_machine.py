@@ -20,15 +20,16 @@ from torch import Tensor
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import RationalScores
+from weftc_runtime.exact.rows import Rows
 from weftc_runtime.kernels.native.library import Library, address, library
-from weftc_runtime.kernels.threads import cores
 from weftc_runtime.machines.encoding import DENSE, IDENTITY, INDEX, LAZY, NOISE, UNIFORM, Encoded, Encoder, SlotCode
 from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.machines.heads_nearest import settle_rows
-from weftc_runtime.machines.residual import Residual
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.plan.instructions import HeadPlan
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot
+from weftc_runtime.reference.state import Problem
+from weftc_runtime.threads import cores
 
 if TYPE_CHECKING:
     from weftc_runtime.machines.planned import PlannedBackend

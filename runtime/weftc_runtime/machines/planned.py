@@ -20,12 +20,13 @@ from weftc_runtime.data.reader import InputRows
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import Choice, RationalScores
+from weftc_runtime.exact.rows import all_finite, blocks
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN, HARD, Program, ProgramStep
-from weftc_runtime.kernels.devices import SCANNED
+from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.kernels.native.library import library
-from weftc_runtime.kernels.threads import alone
-from weftc_runtime.machines.collective import ALONE, Collective
 from weftc_runtime.machines.conditions import are_distinct
+from weftc_runtime.machines.devices import SCANNED
 from weftc_runtime.machines.encoding import BLOCKED
 from weftc_runtime.machines.feed import derived_radius, feed
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys, note_peak
@@ -37,18 +38,18 @@ from weftc_runtime.machines.heads_stream import least_lead, spread_stream_head, 
 from weftc_runtime.machines.heads_stream_joined import joined_stream_head
 from weftc_runtime.machines.joined import ProblemOffsets, apart, why_apart
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
-from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.sharded import Bringing, SpreadScores, nothing_asked
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.machines.stored import stored
 from weftc_runtime.machines.tape import Tape
 from weftc_runtime.machines.taping import Maker, may_tape, steps_of
 from weftc_runtime.machines.writing import Writer
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan
 from weftc_runtime.plan.prepared import Prepared
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot, all_finite, blocks, same
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot, same
 from weftc_runtime.reference.derived import DerivedSlots
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.reference.state import Problem
+from weftc_runtime.threads import alone
 
 Sublayers = Iterator[dict[str, dict[str, SlotValue]]]
 

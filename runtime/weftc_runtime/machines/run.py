@@ -19,19 +19,20 @@ from weftc_runtime.data.noise import noise_at
 from weftc_runtime.data.reader import Batch
 from weftc_runtime.data.results import Tiers, together
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
+from weftc_runtime.exact.rows import Rows
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
 from weftc_runtime.format.tensors import pattern_reads, slots_read, writes
-from weftc_runtime.kernels.devices import Placement
-from weftc_runtime.machines.collective import ALONE, Collective
+from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.machines.conditions import demand
+from weftc_runtime.machines.devices import Placement
 from weftc_runtime.machines.joined import JoinedProblems, ProblemOffsets, joined_as
 from weftc_runtime.machines.planned import PlannedBackend
-from weftc_runtime.machines.residual import Residual
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.plan.prepared import Prepared
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue
 from weftc_runtime.reference.backend import Reference
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.reference.state import Problem
 
 PlacedStep = tuple[ProgramStep, list[HookBlock], int]  # with its hook sites, and the number of the first
 

@@ -27,12 +27,13 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.errors import RunError
+from weftc_runtime.exact.rows import blocks
 from weftc_runtime.format.program import Program
 from weftc_runtime.format.tensors import slots_read
-from weftc_runtime.machines.collective import ALONE, Collective
+from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.plan.instructions import AttendPlan
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot, blocks
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot
 
 if TYPE_CHECKING:
     from weftc_runtime.machines.run import Run

@@ -19,11 +19,11 @@ from weftc_runtime.exact.decide import Oracle
 from weftc_runtime.exact.rational import NotRational, RationalScores
 from weftc_runtime.exact.sums import binned_sum
 from weftc_runtime.format.program import HARD, Head, Program, Score
-from weftc_runtime.machines.collective import Collective
+from weftc_runtime.kernels.collective import Collective
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
-from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.sharded_choice import decide_together
 from weftc_runtime.plan.instructions import Plan
+from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
 from weftc_runtime.reference.head import BLOCK, LEAST, HeadRun

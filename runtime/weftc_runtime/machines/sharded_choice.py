@@ -16,7 +16,7 @@ from torch import Tensor
 from weftc_runtime.exact.decide import EXACT, UNDECIDED, Oracle, decide, interval, wanted_of
 from weftc_runtime.exact.rational import NotRational
 from weftc_runtime.format.program import Weighting
-from weftc_runtime.machines.collective import Collective
+from weftc_runtime.kernels.collective import Collective
 
 DIGIT = 8  # bits of a round
 LOWEST = -(1 << 63)

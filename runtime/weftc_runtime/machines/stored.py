@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from weftc_runtime.machines.residual import Residual
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.plan.narrow import NarrowMatrices
+from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, UniformSlot
-from weftc_runtime.reference.weights import Weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)

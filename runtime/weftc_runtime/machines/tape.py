@@ -21,12 +21,12 @@ from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native import layers as native
 from weftc_runtime.kernels.native.library import Library, address
-from weftc_runtime.kernels.threads import cores
 from weftc_runtime.machines import heads_kept
 from weftc_runtime.machines.affine import Affine, Numbers
 from weftc_runtime.machines.exponentials import Kept
 from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.plan.slots import DenseSlot, SlotValue
+from weftc_runtime.threads import cores
 
 LONG = 1 << 32  # entries of matrices to pass over in one call, so that a run can be interrupted
 Place: TypeAlias = tuple[str, str, int]  # stream, slot, column of the slot

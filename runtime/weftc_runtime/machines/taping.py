@@ -19,10 +19,10 @@ from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines import heads_kept
 from weftc_runtime.machines.affine import Affine, Frame, NotAffine, Numbers, Row, padded, rows_of
 from weftc_runtime.machines.head_task import HeadTask
-from weftc_runtime.machines.residual import Residual
 from weftc_runtime.machines.tape import HeadTape, Place, StepTape, Tape, WriteTape
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, Plan, SlotWrite
 from weftc_runtime.plan.narrow import NarrowMatrices
+from weftc_runtime.plan.residual import Residual
 
 MOST = 8  # heads of a step, columns that a head or a step writes: MOST_WRITES of layers.cpp
 NATIVE = 1 << 24  # entries of matrices to pass over from which compiling the native kernels pays

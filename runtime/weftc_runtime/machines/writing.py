@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.errors import Uncovered
-from weftc_runtime.kernels.threads import each
+from weftc_runtime.exact.rows import Rows, blocks
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.heads_query import literal_rows
 from weftc_runtime.machines.heads_stream import shared_rows
 from weftc_runtime.machines.heads_stream_joined import joined_shared_rows
-from weftc_runtime.machines.residual import Residual
 from weftc_runtime.plan.instructions import AttendPlan, SlotWrite
 from weftc_runtime.plan.prepared import Prepared
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, Rows, SlotValue, UniformSlot, blocks
+from weftc_runtime.plan.residual import Residual
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot
+from weftc_runtime.threads import each
 
 
 @dataclass(frozen=True, slots=True)

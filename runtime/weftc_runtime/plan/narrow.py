@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weftc_runtime.exact.rows import Rows
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN, Head, Mask, Part, Score, Stream
 from weftc_runtime.format.tensors import NUMBER_HEADS
-from weftc_runtime.machines.residual import Residual
-from weftc_runtime.plan.slots import Rows
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.plan.residual import Residual
 
 
 @dataclass(frozen=True, slots=True)

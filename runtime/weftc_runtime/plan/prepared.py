@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN, Head
 from weftc_runtime.plan.instructions import Plan
 from weftc_runtime.plan.narrow import NarrowFFN, NarrowHead, NarrowMatrices
-from weftc_runtime.reference.weights import Weights
 
 
 @dataclass(slots=True)

@@ -20,14 +20,14 @@ from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import RunError
 from weftc_runtime.exact.bounds import added, widen
 from weftc_runtime.exact.rational import Choice, RationalScores
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN, HARD, Attend, Head, Program, ProgramStep, Sublayer
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import feed_forward as tokenwise
 from weftc_runtime.reference.bases import Blurred
 from weftc_runtime.reference.derived import DerivedSlots
 from weftc_runtime.reference.feed_forward import Result, Stages, unwatched
 from weftc_runtime.reference.head import HeadResult, HeadRun
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.reference.state import Problem
 
 Tap = Callable[[str, list[Problem]], None]  # told the state after a sub-layer
 PatternTap = Callable[[str, list[Tensor]], None]

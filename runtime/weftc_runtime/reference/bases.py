@@ -15,9 +15,9 @@ from torch import Tensor
 from weftc_runtime.exact.bounds import U, widen
 from weftc_runtime.exact.rational import NotRational, RationalScores
 from weftc_runtime.exact.sums import weighted_sum
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.basis import Basis, basis_of
 from weftc_runtime.format.program import FFN, Head, Program, Score
-from weftc_runtime.reference.weights import Weights
 
 ROUNDINGS = 8  # per column: making the matrices, applying them, and reading the slots back
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.exact.rational import ExactWeights, NotRational, RationalScores
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN, Attend, Head, Program, Score, Stream
 from weftc_runtime.format.tensor_checks import sources
 from weftc_runtime.format.tensors import NUMBER_HEADS
-from weftc_runtime.machines.faults import Fault, Unreadable, together
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import feed_forward as tokenwise
 from weftc_runtime.reference.bases import Bases, Blurred
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.reference.faults import Fault, Unreadable, together
+from weftc_runtime.reference.state import Problem
 
 REASONS = 8  # rows of a fault that are named
 GROWING = ("product", "relu2", "relu", "abs", "copy")  # functions that have a value wherever their arguments have

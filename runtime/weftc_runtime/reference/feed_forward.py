@@ -12,8 +12,8 @@ from torch import Tensor
 from weftc_runtime.errors import RunError
 from weftc_runtime.exact.bounds import U, added, function_radius, product_radius, unit_radius, widen
 from weftc_runtime.exact.sums import exact_sum, scale_by_power
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN
-from weftc_runtime.reference.weights import Weights
 
 Result = TypeVar("Result")
 Stages: TypeAlias = Generator[tuple[str, Tensor], Tensor | None, Result]

@@ -19,15 +19,15 @@ from weftc_runtime.exact.bounds import U, quotient_radius, sum_radius, widen
 from weftc_runtime.exact.decide import Oracle, compare, decide
 from weftc_runtime.exact.rational import Choice, NotRational, RationalScores
 from weftc_runtime.exact.sums import weighted_sum
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import HARD, Head, Score
 from weftc_runtime.format.tensors import NUMBER_HEADS
-from weftc_runtime.machines.faults import Fault, Unreadable
-from weftc_runtime.machines.state import Problem
 from weftc_runtime.reference import soft as weigh
 from weftc_runtime.reference.derived import DerivedSlots
+from weftc_runtime.reference.faults import Fault, Unreadable
 from weftc_runtime.reference.feed_forward import NEAR_ZERO, Stages
 from weftc_runtime.reference.scores import Scorer
-from weftc_runtime.reference.weights import Weights
+from weftc_runtime.reference.state import Problem
 
 LEAST = 2.0**-960  # below this a sum of products may have underflowed
 TWINS = 1 << 12  # keys among which equal ones are looked for before they are compared exactly

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from weftc_runtime.exact.bounds import TINY, U, added, product_radius, widen
 from weftc_runtime.exact.sums import scale_by_power
+from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import Part, Score
-from weftc_runtime.reference.weights import Weights
 
 GRID = 10  # multiples of 2^-10 are looked for: data on such a grid has exact scores
 SAFE = 480  # operands up to 2^480 have squares that can be added without overflow

@@ -28,8 +28,8 @@ from weftc.verification.steps.models import Seen
 from weftc.verification.verdict import Check
 from weftc_runtime import Checkpoint
 from weftc_runtime.format.program import Attend
-from weftc_runtime.kernels.search import MANY
 from weftc_runtime.machines.heads_stream import TILE
+from weftc_runtime.machines.search import MANY
 from weftc_runtime.plan.instructions import HeadPlan
 
 Array = NDArray[Any]

@@ -42,7 +42,7 @@ class OutOfRange(Exception):
 def native_urn(rows: npt.NDArray[Any], mass: Array | None) -> NativeUrn | None:
     """The distinct rows, if there are kernels for them."""
     from weftc_runtime.kernels.native.library import library
-    from weftc_runtime.kernels.threads import cores
+    from weftc_runtime.threads import cores
 
     size = rows.itemsize
     if rows.dtype not in (np.float32, np.float64) or len(rows) >= REPEATED or any(step % size for step in rows.strides):

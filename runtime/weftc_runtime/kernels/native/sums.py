@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.kernels.native.library import Library, Segments, address
-from weftc_runtime.kernels.threads import cores
+from weftc_runtime.threads import cores
 
 LEVELS = (2, 12)  # pieces of a number that sums have room for: first these, then those
 LARGEST, SMALLEST = 900, -500  # exponents of the largest number that the pieces can hold

@@ -175,8 +175,7 @@ class InFloat32(ClusteringPeer):
         return facts
 
     def run(self, held: Any, iterations: int) -> Any:
-        from weftc_runtime.kernels import search
-        from weftc_runtime.machines import heads_nearest
+        from weftc_runtime.machines import heads_nearest, search
 
         kernels = patch.object(heads_nearest, "library", lambda build=True: self.kernels)
         with kernels, patch.object(search, "NARROW", sys.maxsize):

@@ -10,9 +10,9 @@ from torch import Tensor
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native.library import GroupsStruct, Library, address
 from weftc_runtime.kernels.nearest import Found, exponent
-from weftc_runtime.kernels.threads import cores
-from weftc_runtime.machines.reuse import Pool
+from weftc_runtime.kernels.reuse import Pool
 from weftc_runtime.reference.scores import SAFE
+from weftc_runtime.threads import cores
 
 
 @dataclass(slots=True, eq=False)

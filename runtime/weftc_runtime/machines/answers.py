@@ -16,15 +16,15 @@ from torch import Tensor
 from weftc_runtime.data.hooks import padded
 from weftc_runtime.data.results import Fields, Later, Lazy, OneHot, Outputs, Trace
 from weftc_runtime.errors import RunError, Uncovered, shown
+from weftc_runtime.exact.rows import all_finite
 from weftc_runtime.exact.sums import binned_sum, exact_sum
 from weftc_runtime.format.program import Input, Program, ProgramOutput
-from weftc_runtime.machines.faults import together
 from weftc_runtime.machines.joined import joined_as
 from weftc_runtime.machines.run import Run
-from weftc_runtime.machines.state import Problem
-from weftc_runtime.plan.slots import all_finite
 from weftc_runtime.reference.backend import Reference
+from weftc_runtime.reference.faults import together
 from weftc_runtime.reference.head import HeadRun
+from weftc_runtime.reference.state import Problem
 
 
 def field_inputs(program: Program) -> list[Input]:

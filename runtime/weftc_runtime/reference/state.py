@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from weftc_runtime.exact.rational import RationalScores
-from weftc_runtime.machines.faults import Fault
+from weftc_runtime.reference.faults import Fault
 
 
 @dataclass(slots=True)

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.errors import Uncovered
+from weftc_runtime.exact.rows import blocks
 from weftc_runtime.kernels.native.library import Find, Library, QueriesStruct, address
 from weftc_runtime.kernels.nearest import Found, exponent
-from weftc_runtime.kernels.threads import cores
-from weftc_runtime.machines.reuse import Pool
+from weftc_runtime.kernels.reuse import Pool
 from weftc_runtime.machines.stored import Stored
-from weftc_runtime.plan.slots import blocks
 from weftc_runtime.reference.scores import SAFE
+from weftc_runtime.threads import cores
 
 MANY = 500  # features times keys from which scores cost more than bounds
 NARROW = 8  # features from which a first look in 16 bits pays

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from weftc_runtime.exact.rows import Rows, count_of
 from weftc_runtime.format.program import Stream
-from weftc_runtime.plan.slots import DenseSlot, Rows, SlotValue, UniformSlot, count_of
+from weftc_runtime.plan.slots import DenseSlot, SlotValue, UniformSlot
 
 Derive = Callable[["Residual", str], SlotValue]  # computes a derived slot
 Bound = Callable[["Residual", str], Tensor]  # and a bound of its error
