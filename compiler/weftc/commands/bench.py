@@ -76,7 +76,7 @@ def _take_device(name: str) -> None:
     """Lets our side run there, if it is there: its processes are told by their environment."""
     import os
 
-    from weftc_runtime.kernels.devices import Placement
+    from weftc_runtime.machines.devices import Placement
 
     try:
         Placement.of(name)

@@ -19,7 +19,7 @@ from weftc.compiling import checked_spec, compile
 from weftc.files.locate import catalogue
 from weftc.show.style_effects import sizes
 from weftc.verification.cases.inputs import FAMILIES, Shape, draw
-from weftc_runtime.machines.collective import Collective, ProcessGroup
+from weftc_runtime.kernels.collective import Collective, ProcessGroup
 
 CENTERS, COLUMNS, PROCESSES = 64, 16, 4
 ROWS = (256, 512)
