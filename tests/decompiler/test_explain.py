@@ -165,3 +165,11 @@ def test_random_specs_are_read_or_not_read_but_never_read_wrongly(start: int) ->
         assert found.verdict in (*PROVED, "not shown", "not read"), number
         if found.is_proved and found.verdict == "proved":
             assert prove(weftc.compile(found.text)).verdict in PROVED, number
+
+
+@pytest.mark.parametrize("number", [76, 110])  # an output that is one number for all; a division by zero
+def test_what_the_language_cannot_say_is_an_answer_and_no_crash(number: int) -> None:
+    drawn = draw(5, number)
+    found = explain(weftc.compile(drawn.checked, drawn.dims, scores="dot"))
+    assert not found.is_proved
+    assert found.verdict in ("not read", "not shown")

@@ -101,9 +101,10 @@ def _explained(checkpoint: Checkpoint, pairs: dict[str, str]) -> Explanation:
     writer = SpecWriter(checkpoint.program, algorithm, pairs=pairs)
     try:
         text = writer.text()
-    except Unspeakable as reason:
+    except (Unspeakable, KeyError) as reason:
+        said = reason if isinstance(reason, Unspeakable) else "a token that no index of the equation names"
         every = tuple(enumerate(loop.unread, 1))
-        return Explanation("", unread=every, reason=f"it computes what the language has no words for: {reason}")
+        return Explanation("", unread=every, reason=f"it computes what the language has no words for: {said}")
     unread = tuple((number, loop.unread[number - 1]) for number in sorted(writer.matrices))
     if unread:
         return Explanation(text, unread=unread, reason="some matrices mean nothing in terms of whole vectors")

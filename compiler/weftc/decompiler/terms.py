@@ -118,6 +118,8 @@ def function(name: str, p: Poly) -> Poly:
     if name == "reciprocal":
         if set(p) == {()}:
             return number(1 / p[()])
+        if not p:
+            return atom("function", name, ())
         if len(p) == 1:  # of a product: the product of the reciprocals
             ((mono, c),) = p.items()
             result = number(1 / c)

@@ -169,7 +169,7 @@ class SpecWriter:
         if cell.number in self.fields:
             return cell.number
         for p in (answer.value.number, answer.value.vector):
-            for key in p:
+            for key in filter(None, p):
                 label = key[0][0][1] if answer.value.kind != "vector" else key[1]
                 if label in self.fields:
                     return label
