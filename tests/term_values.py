@@ -142,6 +142,8 @@ class World:
                 return ONE / (ONE + (-value).exp())
             case "softplus":
                 return (ONE + value.exp()).log()
+            case "sign":
+                return exact(value.sign())
         raise AssertionError(f"no function {kind}")
 
     # ---- weightings --------------------------------------------------------------------------------------------------
@@ -262,7 +264,7 @@ def _holds(world: World, one: Application, tokens: dict[int, int]) -> bool:
     match one.operation:
         case "product":
             return same(world.mono(operands[0], tokens), world.value(result, tokens))
-        case "inverse" | "exp" | "log" | "sqrt" | "relu" | "abs" | "tanh":
+        case "inverse" | "exp" | "log" | "sqrt" | "relu" | "abs" | "tanh" | "sign":
             return same(world.function(one.operation, world.value(operands[0], tokens)), world.value(result, tokens))
         case ">" | ">=":
             sign = world.value(operands[0], tokens).sign()

@@ -133,6 +133,16 @@ class Machine:
                 inverse = kernel.inverse(p)
                 yield inverse
                 yield kernel.multiply(inverse, kernel.nothing(p))
+                filled = add(p, scale(kernel.nothing(p), self.pick(NUMBERS)))
+                yield kernel.inverse(filled)
+                yield kernel.nothing(filled)
+                there = kernel.compare(">", p)
+                inside = add(kernel.relu(p), number(1), scale(there, -1))
+                yield kernel.log(inside)
+                yield kernel.compare(">", inside)
+                yield kernel.multiply(there, kernel.multiply(kernel.nothing(p), kernel.compare(">=", p)))
+                yield kernel.sqrt(scale(kernel.relu(p), 2))
+                yield kernel.relu(scale(kernel.sign(p), self.pick(NUMBERS)))
             case 4:
                 names = ["exp", "log", "sqrt", "relu", "tanh", "abs", "sigmoid", "softplus", "relu2"]
                 yield kernel.apply(self.pick(st.sampled_from(names)), p)
@@ -157,6 +167,8 @@ class Machine:
                 yield (kernel.log_sum(keys) if keys.own is not None else kernel.largest(keys))[0]
             case 10:
                 yield kernel.square([p, self.term()])
+                yield from kernel.unit([p])[0]
+                yield from kernel.unit([p, self.term()])[0]
             case 11:
                 yield scale(p, self.pick(NUMBERS))
             case 12:
@@ -379,6 +391,41 @@ def products(kernel: Kernel) -> None:
                 kernel.multiply(p, bit)
 
 
+def guarded(kernel: Kernel) -> None:
+    """What a file computes where it selects: signs, and numbers that are 1 where they would be outside a domain."""
+    x, w, v = (field_(kernel, name) for name in ("x", "w", "v"))
+    other = field_(kernel, "x", 0, 1)
+    for p in (x, v, add(x, w), subtract(x, other), kernel.multiply(x, other), scale(x, -2), kernel.multiply(x, w)):
+        sign = kernel.unit([p])[0][0]
+        empty, above = kernel.nothing(p), kernel.compare(">", p)
+        for flag in (kernel.multiply(sign, sign), kernel.relu(sign), kernel.relu(scale(sign, -1))):
+            assert kernel.multiply(flag, flag) == flag or kernel.is_nonnegative(p)
+            kernel.relu(scale(flag, -3))
+            for q in (empty, above, kernel.compare(">=", p), sign, kernel.inverse(p)):
+                kernel.product(flag, q)
+        kernel.multiply(sign, empty)
+        for flag in (empty, above, subtract(number(1), above), add(scale(empty, 2), number(-2)), add(above, number(1))):
+            kernel.zeros(flag)
+            kernel.nothing(flag)
+        kernel.product(above, empty)
+        kernel.product(above, kernel.compare(">=", p), empty)
+        for c in (1, -2, Fraction(1, 3)):
+            filled = add(p, scale(empty, c))
+            kernel.inverse(filled)
+            kernel.zeros(filled)
+            kernel.log(filled)
+            inside = add(scale(kernel.relu(p), abs(c)), number(1), scale(above, -1))
+            kernel.log(inside)
+            kernel.compare(">", inside)
+            kernel.compare(">", filled)
+            root = kernel.sqrt(scale(kernel.relu(p), abs(c)))
+            kernel.inverse(add(root, scale(kernel.nothing(root), c)))
+    quotient = kernel.inverse(add(x, kernel.nothing(x)))
+    assert kernel.multiply(quotient, subtract(number(1), kernel.nothing(x))) == kernel.inverse(x)
+    assert kernel.zeros(add(x, kernel.nothing(x))) == []
+    assert kernel.zeros(add(x, kernel.nothing(other))) != []
+
+
 def rounded(kernel: Kernel) -> None:
     constants = Constants(kernel)
     constants.learn([Fraction(1, 3), 6, Fraction(7, 10)], [3])
@@ -391,7 +438,7 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     **dict.fromkeys(["positive term", "zero term"], products),
     "no weight": without_weights,
     "quotient": of_every("inverse"),
-    **dict.fromkeys(["quotient by itself", "quotient where it exists", "zero where it is not"], divided),
+    **dict.fromkeys(["quotient by itself"], divided),
     **dict.fromkeys(["exponential", "exponential of a logarithm"], of_every("exp")),
     "logarithm": of_every("log"),
     **dict.fromkeys(["root", "root of a number"], of_every("sqrt")),
@@ -416,6 +463,9 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     "largest": lambda kernel: [kernel.largest(keys) for keys in every_keys(kernel) if keys.own is None],
     "log sum exp": lambda kernel: [kernel.log_sum(keys) for keys in every_keys(kernel)],
     "cases": multiplied_out,
+    **dict.fromkeys(["order", "sign squared", "sign of nothing", "sign", "sign of what has one"], guarded),
+    **dict.fromkeys(["quotient where there is one", "logarithm where there is one"], guarded),
+    **dict.fromkeys(["zero of a bit", "root of relu", "relu of a sign"], guarded),
     "selection": chosen_by_a_flag,
     "increasing": ranked,
     "itself": erased,
@@ -561,3 +611,31 @@ def test_a_proof_does_not_depend_on_the_hash_seed() -> None:
         outputs.add(run.stdout)
     assert len(outputs) == 1
     assert outputs.pop().count("\n") == 4
+
+
+def test_a_quotient_in_which_another_one_cancels_is_multiplied_out() -> None:
+    kernel = Kernel(search, positive=["w"])
+    x, within = field_(kernel, "x"), kernel.inverse(add(field_(kernel, "w"), number(1)))
+    divisor = add(kernel.multiply(within, x), kernel.multiply(within, kernel.power(x, 2)), number(3))
+    whole = kernel.multiply(kernel.inverse(divisor), divisor)
+    assert equal(kernel, whole, subtract(number(1), kernel.nothing(divisor)))
+    assert not equal(kernel, whole, number(1))
+    assert_true(kernel, kernel.journal.applications, 20)
+
+
+def test_sums_and_powers_of_squares_are_known_not_to_be_negative() -> None:
+    kernel = Kernel(search, positive=["w"], nonnegative=["v"])
+    x, key, v, w = field_(kernel, "x"), field_(kernel, "x", 1), field_(kernel, "v"), field_(kernel, "w")
+    gap = subtract(key, x)
+    share = kernel.inverse(kernel.atom("count", "points"))
+    for p in (kernel.power(gap, 2), kernel.power(gap, 4), kernel.product(kernel.square([gap]), v, w)):
+        known = kernel.total("points", 1, kernel.multiply(p, share))
+        assert kernel.is_nonnegative(known)
+        assert kernel.is_nonnegative(kernel.multiply(known, v))
+        assert not kernel.is_nonnegative(scale(known, -1))
+        assert not kernel.is_nonnegative(kernel.multiply(known, x))
+    assert not kernel.is_nonnegative(kernel.total("points", 1, kernel.power(gap, 3)))
+    vanishing = kernel.multiply(v, kernel.square([gap, w]))
+    assert kernel.is_nonnegative(vanishing)
+    kernel.squares = {kernel.as_square(kernel.multiply(v, subtract(x, w)))}
+    assert not kernel.is_nonnegative(subtract(x, w))  # where v is 0, nothing is known of it

@@ -99,6 +99,27 @@ class ExactEvaluator:
                 value = self.value(body, at)
                 return None if value is None else _unary(node, value)
 
+    def varying(self, node: Expr, index: str, at: Tokens) -> Fraction:
+        """A number without the terms that are the same for every token of `index`, which need not be rational."""
+        try:
+            return self.number(node, at)
+        except Irrational:
+            match node:
+                case _ if index not in free(node):
+                    return Fraction(0)
+                case Neg(body=body):
+                    return -self.varying(body, index, at)
+                case Binary(op="+" | "-" as op, left=left, right=right):
+                    other = self.varying(right, index, at)
+                    return self.varying(left, index, at) + (other if op == "+" else -other)
+                case Ref(name=name) if name in self.world.checked.lets:
+                    let = self.world.checked.lets[name]
+                    own = {mine: given for mine, given in zip(let.target.indices, node.indices, strict=True)}
+                    names = [mine for mine, given in own.items() if given == index]
+                    if len(names) == 1:
+                        return self.varying(let.body, names[0], {mine: at[i] for mine, i in own.items() if i in at})
+            raise
+
     def sign(self, node: Expr, at: Tokens) -> int | None:
         """The sign of a number that may be no rational, where it follows from those of its parts; else None.
 

@@ -179,7 +179,7 @@ def _hard(evaluator: Evaluator, node: Weigh, counted: ValueTable | None) -> Weig
         except Irrational:
             if not np.isfinite(contest.scores[row, among]).all():
                 raise world.error(node.score.span, "a score is undefined, or too large for float64") from None
-            raise
+        return {key: evaluator.exact.varying(score, index, {**at, index: key}) for key in among}
 
     contest = Decision(
         np.broadcast_to(data, (*shape, keys)).reshape(-1, keys),

@@ -15,7 +15,7 @@ from math import lcm
 from typing import Literal
 
 from weftc.graph.node import Axis
-from weftc.normal.slots import DotPart, Form, L2Part, NormalScore, NormalSlot, form, just
+from weftc.normal.slots import DotPart, Form, L2Part, Map, NormalScore, NormalSlot, form, just, sources
 from weftc.passes.context import IN_PAIRS, Context, NoAttentionForm
 from weftc.passes.polynomial import (
     Atom,
@@ -25,12 +25,14 @@ from weftc.passes.polynomial import (
     Scalar,
     Scalars,
     Size,
+    Vector,
     VectorAtom,
     axes,
     expand_distances,
     thaw,
 )
 
+PARTIAL = ("reciprocal", "log", "sqrt")  # functions that have no value somewhere
 RESCALE = "write the numbers in other units, so that their products stay between 1e-300 and 1e300"
 
 
@@ -126,11 +128,14 @@ def _difference(cx: Context, scalars: Scalars, c: Fraction, q: Axis, k: Axis, ex
 
 
 def _products(cx: Context, p: Poly, q: Axis, k: Axis, shift_free: bool) -> tuple[DotPart, ...]:
-    """Sums of query slot times key slot, grouped so that one side of each block is a plain selector."""
+    """Sums of query slot times key slot, grouped so that one side of each block is a plain selector.
+
+    A term of the query alone is dropped, unless it is all that tells that the score has no value."""
     triples: list[tuple[NormalSlot, NormalSlot, Fraction]] = []
-    for (scalars, _), c in p.frozen:
-        query, key = _split(scalars, q, k)
-        if shift_free and not key[0] and not key[1]:
+    split = [(*_split(scalars, q, k), c) for (scalars, _), c in p.frozen]
+    read = {slot for query, key, _ in split if key[0] or key[1] for slot in _partial(query)}
+    for query, key, c in split:
+        if shift_free and not key[0] and not key[1] and _partial(query) <= read:
             continue
         triples.append((cx.slot_for(q.set, *query), cx.slot_for(k.set, *key), c))
     by_query = sum(a.width for a in {t[0] for t in triples}) <= sum(b.width for b in {t[1] for t in triples})
@@ -142,6 +147,19 @@ def _products(cx: Context, p: Poly, q: Axis, k: Axis, shift_free: bool) -> tuple
     if by_query:
         return tuple(DotPart(just(base), other, base.width) for base, other in made)
     return tuple(DotPart(other, just(base), base.width) for base, other in made)
+
+
+def _partial(side: tuple[Scalars, tuple[VectorAtom, ...]]) -> set[NormalSlot]:
+    """The slots without a value on some inputs that factors of one token are computed from."""
+    atoms = [atom for atom, _ in side[0]] + list(side[1])
+    atoms += [one for atom in atoms if isinstance(atom, Dot) for one in (atom.left, atom.right)]
+    left = [atom.slot for atom in atoms if isinstance(atom, Scalar | Vector)]
+    seen = set(left)
+    while left:
+        fresh = set(sources(left.pop())) - seen
+        seen |= fresh
+        left += fresh
+    return {slot for slot in seen if isinstance(slot.content, Map) and slot.content.function in PARTIAL}
 
 
 def _split(

@@ -436,13 +436,20 @@ class HeadRun:
             above = above + own * own_radius
             if own_spread is not None and own_spread.shape[1]:
                 above = above + own_spread * (size + own_radius) + 3 * U * own * size
-        if weighed.mass is None:
-            return widen(above)
-        mass = weighed.mass.detach()[:, None]
-        if self.hard:  # the count is exact, and copying a single row rounds nothing
+        mass = None if weighed.mass is None else weighed.mass.detach()[:, None]
+        if self.hard and mass is not None:  # the count is exact, and copying a single row rounds nothing
             return widen(above / mass + torch.where(mass == 1, 0.0, 2 * U * out.abs()))
-        assert weighed.spread is not None
-        return quotient_radius(out, above, mass, weighed.spread.sum(1, keepdim=True) + 3 * U * mass.abs())
+        if mass is None:
+            radius = widen(above)
+        else:
+            assert weighed.spread is not None
+            radius = quotient_radius(out, above, mass, weighed.spread.sum(1, keepdim=True) + 3 * U * mass.abs())
+        if self.head.weighting.kind not in ("softmax", "sparsemax"):
+            return radius
+        furthest = (values.detach().abs() + keys).amax(0)  # whatever the weights are, a mean lies among its values
+        if own_values is not None and own_radius is not None:
+            furthest = torch.maximum(furthest, own_values[block].detach().abs() + own_radius)
+        return torch.where(radius < 2 * furthest, radius, widen(2 * furthest))
 
     # ------------------------------------------------------------------ what can go wrong
     def _place(self, token: int) -> str:

@@ -72,6 +72,16 @@ def doubled(t: Trouble) -> bool:
     return False
 
 
+def range_as_chain(t: Trouble) -> bool:
+    """A range that is written as a chain of comparisons."""
+    number = t.token.type in ("INT", "NUMBER", "SIGN") and t.section in ("param", "inputs", "state")
+    following = [token.text for token in t.tokens[t.at + 1 : t.at + 3]]
+    if not number or not {"<", "<=", ">", ">="}.intersection(following):
+        return False
+    how = "param w = 0.5 in (0, 1)" if t.section == "param" else "w[i] : R in (0, 1)"
+    return t.say("P129", "a range stands behind what it is of", "write `in` and an interval", f"as in: {how}; or: > 0")
+
+
 def equals(t: Trouble) -> bool:
     """Something other than `=` or `:` behind what is declared or computed."""
     section = t.section

@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     words.reserved,
     words.operator_word,
     sections.doubled,
+    sections.range_as_chain,
     sections.equals,
     values.stars,
     values.slashes,

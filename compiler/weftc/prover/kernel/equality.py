@@ -89,8 +89,9 @@ def _nowhere(bit: int) -> Callable[[int], Poly | None]:
 
 def _multiplied_out(kernel: Products, gap: Poly, held: int, divisor: Poly) -> Poly:
     """A polynomial times the power of a divisor that it is divided by."""
-    most = max((int(dict(mono).get(held, 0)) for mono in gap), default=0)
-    raised = [kernel.power(divisor, n) for n in range(most + 1)]
+    powers = [int(dict(mono).get(held, 0)) for mono in gap]  # negative ones too, where the divisor is positive
+    most = max(powers, default=0)
+    raised = [kernel.power(divisor, n) for n in range(most - min(powers, default=0) + 1)]
     result: Poly = {}
     for mono, coefficient in gap.items():
         power = int(dict(mono).get(held, 0))

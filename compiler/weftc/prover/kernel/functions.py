@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import isqrt
 from typing import Literal
@@ -16,6 +16,7 @@ from weftc.prover.kernel.polynomials import (
     add,
     constant,
     freeze,
+    monomial,
     number,
     scale,
     subtract,
@@ -23,6 +24,7 @@ from weftc.prover.kernel.polynomials import (
 )
 from weftc.prover.kernel.products import Products
 from weftc.prover.kernel.rules import Oracle
+from weftc.prover.kernel.terms import INDICATORS
 
 MOST_FACTORS = 1000  # small primes whose squares are taken out of a root
 
@@ -125,6 +127,12 @@ class Functions(Products):
     def _log(self, p: Poly) -> Poly:
         if not p:
             return self.holding("log", p)
+        domain = self.domain(p)
+        if domain is not None:
+            part, there = domain
+            known = self.multiply(there, self.log(part))
+            self.journal.note("logarithm where there is one", "log", (freeze(p),), freeze(known))
+            return known
         found = self.factors(p)
         coefficient, rest = found.coefficient, dict(found.rest)
         result: Poly = {}
@@ -148,6 +156,20 @@ class Functions(Products):
         self.journal.note("logarithm", "log", (freeze(p),), freeze(result))
         return result
 
+    def domain(self, p: Poly) -> tuple[Poly, Poly] | None:
+        """q and where q > 0, if p is q there and 1 elsewhere; or where q is not 0, if p is q there and 1 elsewhere."""
+        filled = self.filled(p)
+        if filled is not None:
+            return (filled[0], subtract(number(1), filled[1])) if filled[2] == 1 else None
+        for mono, coefficient in p.items():
+            if len(mono) == 1 and self.atoms[mono[0][0]].kind == "relu" and coefficient > 0:
+                inside = self._held_by("relu", {mono: 1})
+                assert inside is not None
+                there = self.compare(">", inside)
+                if add(scale({mono: 1}, coefficient), number(1), scale(there, -1)) == p:
+                    return scale(inside, coefficient), there
+        return None
+
     def _inside_exp(self, a: int) -> Mono:
         if a not in self._exponents:
             atom = self.atoms[a]
@@ -163,6 +185,11 @@ class Functions(Products):
 
     def _sqrt(self, p: Poly) -> Poly:
         size, rest = _apart(p)
+        inside = self._held_by("relu", rest) if size > 0 else None
+        if inside is not None:
+            result = self.multiply(self._sqrt_number(size), self.sqrt(inside))
+            self.journal.note("root of relu", "sqrt", (freeze(p),), freeze(result))
+            return result
         result = self.multiply(self._sqrt_number(abs(size)), self.holding("sqrt", scale(rest, 1 if size > 0 else -1)))
         self.journal.note("root", "sqrt", (freeze(p),), freeze(result))
         return result
@@ -189,10 +216,23 @@ class Functions(Products):
                 self.journal.note("relu of what has a sign", "relu", (freeze(p),), freeze(result))
                 return result
         size, rest = _apart(p)
+        inside = self._held_by("sign", rest)
+        if inside is not None:
+            result = tidy(scale(self.compare(">" if size > 0 else "<", inside), abs(size)))
+            self.journal.note("relu of a sign", "relu", (freeze(p),), freeze(result))
+            return result
         held = self.holding("relu", rest)
         result = tidy(scale(held if size > 0 else subtract(held, rest), abs(size)))
         self.journal.note("relu", "relu", (freeze(p),), freeze(result))
         return result
+
+    def _held_by(self, kind: str, p: Poly) -> Poly | None:
+        """What p is a function of, if it is an atom of this kind."""
+        (mono, *more) = p
+        if more or len(mono) != 1 or mono[0][1] != 1 or self.atoms[mono[0][0]].kind != kind:
+            return None
+        atom = self.atoms[mono[0][0]]
+        return self.open(atom.data, atom.tokens)
 
     def absolute(self, p: Poly) -> Poly:
         """|p|."""
@@ -208,6 +248,34 @@ class Functions(Products):
         sign = 1 if p[min(p)] > 0 else -1
         result = scale(self.holding("tanh", scale(p, sign)), sign)
         self.journal.note("tanh", "tanh", (freeze(p),), freeze(result))
+        return result
+
+    def unit(self, rows: Sequence[Poly]) -> tuple[list[Poly], Poly]:
+        """A vector over its length, which is 0 where the vector is; and what is zero there."""
+        if len(rows) == 1:
+            return [self.sign(rows[0])], rows[0]
+        square = self.square(rows)
+        if not square:
+            return list(rows), square
+        factor = self.multiply(self.sqrt(square), self.inverse(square))
+        return [self.multiply(p, factor) for p in rows], square
+
+    def sign(self, p: Poly) -> Poly:
+        """1, 0 or -1."""
+        value = constant(p)
+        return self.lifted(self._sign, p) if value is None else number((value > 0) - (value < 0))
+
+    def _sign(self, p: Poly) -> Poly:
+        for sign in (1, -1):
+            if self.is_nonnegative(scale(p, sign)):
+                result = scale(subtract(number(1), self.nothing(p)), sign)
+                self.journal.note("sign of what has one", "sign", (freeze(p),), freeze(result))
+                return result
+        found = self.factors(p)
+        kept: Poly = {monomial({a: power for a, power in found.common if a not in self.positive}): 1}
+        rest = self.multiply(kept, {monomial(dict.fromkeys(found.roots, 1)): 1})
+        result = scale(self.holding("sign", self.multiply(rest, dict(found.rest))), 1 if found.coefficient > 0 else -1)
+        self.journal.note("sign", "sign", (freeze(p),), freeze(result))
         return result
 
     # ---- indicators --------------------------------------------------------------------------------------------------
@@ -241,12 +309,12 @@ class Functions(Products):
 
     def is_bit(self, a: int) -> bool:
         """Whether an atom is 0 or 1."""
-        return a in self.special and self.atoms[a].kind not in ("sqrt", "relu")
+        return a in self.special and self.atoms[a].kind not in ("sqrt", "relu", "sign")
 
     def _compare(self, op: str, p: Poly) -> Poly:
         size, rest = _apart(p)
         rule = "comparison"
-        if self.is_positive(rest):
+        if self.is_positive(rest) or self._is_filled_up(rest):
             rule, result = "comparison of what is positive", number(1 if size > 0 else 0)
         elif size > 0:
             result = self.holding("above" if op == ">" else "atleast", rest)
@@ -254,6 +322,11 @@ class Functions(Products):
             result = subtract(number(1), self.holding("atleast" if op == ">" else "above", rest))
         self.journal.note(rule, op, (freeze(p),), freeze(result))
         return result
+
+    def _is_filled_up(self, p: Poly) -> bool:
+        """Whether p is positive because it is 1 wherever what it stands for is not."""
+        domain = self.domain(p)
+        return domain is not None and (self.is_nonnegative(domain[0]) or self.filled(p) is None)
 
     def nothing(self, p: Poly) -> Poly:
         """1 where p = 0, else 0."""
@@ -267,16 +340,25 @@ class Functions(Products):
         value = constant(p)
         if value is not None:
             return [number(1)] if value == 0 else []
+        flag = self._zero_of_a_bit(p)
+        if flag is not None:
+            self.journal.note("zero of a bit", "zeros", (freeze(p),), (freeze(flag),) if flag else ())
+            return [flag] if flag else []
         inside, tokens = self.local(p)
-        found: list[Poly] = []
-        if self.is_positive(inside):
-            rule = "never zero"
-        elif self.guarded(inside) is not None:
-            rule = "zero where it is not"
+        if self.is_positive(inside) or self.filled(inside) is not None:
+            rule, found = "never zero", []
         else:
             rule, found = "zero of a product", self._zeros(inside)
         self.journal.note(rule, "zeros", (freeze(inside),), tuple(freeze(one) for one in found))
         return [self.rename(one, dict(enumerate(tokens))) for one in found]
+
+    def _zero_of_a_bit(self, p: Poly) -> Poly | None:
+        """1 where a + c b = 0, of an indicator b."""
+        (mono, *more) = (mono for mono in p if mono)
+        if more or len(mono) != 1 or self.atoms[mono[0][0]].kind not in INDICATORS:
+            return None
+        low = p.get(UNIT, 0)
+        return add(number(int(low == 0)), scale({mono: 1}, int(low + p[mono] == 0) - int(low == 0)))
 
     def _zeros(self, p: Poly) -> list[Poly]:
         factors = self.factors(p)

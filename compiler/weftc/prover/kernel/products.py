@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -101,7 +102,7 @@ class Products(Terms):
         return result
 
     def square(self, vector: Sequence[Poly]) -> Poly:
-        """The squared length of a vector, which is known not to be negative from then on."""
+        """The squared length of a vector: from then on it, and sums of such, are known not to be negative."""
         found = self.dot(vector, vector)
         if found:
             self.squares.add(self.as_square(found))
@@ -116,6 +117,8 @@ class Products(Terms):
 
     def power(self, p: Poly, exponent: int) -> Poly:
         """p to a whole power that is not negative."""
+        if exponent and exponent % 2 == 0 and len(p) > 1:
+            return self.square([self.power(p, exponent // 2)])
         return self.product(*(p for _ in range(exponent)))
 
     def substitute(self, p: Poly, values: Callable[[int], Poly | None]) -> Poly:
@@ -166,6 +169,10 @@ class Products(Terms):
                 rest = {**found, a: power - 1}
                 result = self.multiply(self.settled(monomial(rest)), self.open(atom.data, atom.tokens))
                 return self._noted("relu squared", mono, result)
+            if atom.kind == "sign" and power >= 2:
+                there = add(number(1), scale(self.nothing(self.open(atom.data, atom.tokens)), -1))
+                result = self.multiply(self.settled(monomial({**found, a: power - 2})), there)
+                return self._noted("sign squared", mono, result)
         result = {monomial(found): 1}
         return self._noted(rule, mono, result) if rule else result
 
@@ -189,11 +196,21 @@ class Products(Terms):
                 continue
             if power != 1:
                 powers[a], rule = 1, "bit"
+            if atom.kind in ("above", "nothing", "atleast"):
+                above, nothing = (self.index.get(replace(atom, kind=kind)) for kind in ("above", "nothing"))
+                if above in powers and nothing in powers:
+                    return "order", None
+                if atom.kind == "atleast" and (above in powers or nothing in powers):
+                    del powers[a]
+                    rule = "order"
+                    continue
             if atom.kind == "nothing":
                 if any(powers.get(b, 0) > 0 for b in self.divided(a)):
                     return "no quotient", None
                 if any(a in self.empties_of(b) for b in powers if self.atoms[b].kind in ("weight", "sum")):
                     return "no weight", None
+                if any(self.atoms[b].kind == "sign" and a in self.zeros_of(b) for b in powers):
+                    return "sign of nothing", None
                 if self._has_term(a, powers):
                     return "zero term", None
             if atom.kind == "above" and self._has_term(a, powers):
@@ -220,6 +237,15 @@ class Products(Terms):
             or (self.atoms[a].kind == "above" and a != bit and self._has_term(a, powers))
             for a, _ in term
         )
+
+    def zeros_of(self, a: int) -> frozenset[int]:
+        """The indicators at which the sign of something is zero."""
+        if a not in self._zeros_of:
+            atom = self.atoms[a]
+            bits = self.zeros(self.open(atom.data, atom.tokens))
+            atoms = [mono[0][0] for bit in bits for mono in bit if len(bit) == 1 and len(mono) == 1]
+            self._zeros_of[a] = frozenset(b for b in atoms if self.atoms[b].kind == "nothing")
+        return self._zeros_of[a]
 
     def empties_of(self, a: int) -> frozenset[int]:
         """The indicators at which a weight, or a sum that holds one, is zero by convention."""
@@ -252,10 +278,11 @@ class Products(Terms):
         return self.lifted(self._inverse, p)
 
     def _inverse(self, p: Poly) -> Poly:
-        guarded = self.guarded(p)
-        if guarded is not None:
-            whole = add(self.inverse(guarded[0]), guarded[1])
-            self.journal.note("quotient where it exists", "inverse", (freeze(p),), freeze(whole))
+        filled = self.filled(p)
+        if filled is not None:
+            part, empty, c = filled
+            whole = add(self.inverse(part), scale(empty, 1 / Fraction(c)))
+            self.journal.note("quotient where there is one", "inverse", (freeze(p),), freeze(whole))
             return whole
         found = self.factors(p)
         result: Poly = {UNIT: Fraction(1) / found.coefficient}
@@ -271,20 +298,11 @@ class Products(Terms):
         self.journal.note("quotient", "inverse", (freeze(p),), freeze(result))
         return result
 
-    def guarded(self, p: Poly) -> tuple[Poly, Poly] | None:
-        """q and [q = 0] of p = q + [q = 0], which is never zero; None if p is no such sum."""
-        for mono, coefficient in p.items():
-            if coefficient == 1 and len(mono) == 1 and self.atoms[mono[0][0]].kind == "nothing":
-                rest = add(p, {mono: -1})
-                if rest and self.zeros(rest) == [{mono: 1}]:
-                    return rest, {mono: 1}
-        return None
-
     def _inverse_factor(self, a: int, power: Number) -> Poly:
         """1 / a^power. Only an atom that is never zero gets a negative power: then a cancels 1 / a."""
-        if a in self.positive:
-            return {((a, -power),): 1}
         atom = self.atoms[a]
+        if a in self.positive and not (atom.kind == "inverse" and power > 0):
+            return {((a, -power),): 1}
         once = self.open(atom.data, atom.tokens) if atom.kind == "inverse" else self.holding("inverse", {((a, 1),): 1})
         return self.power(once, int(power))
 
@@ -298,8 +316,27 @@ class Products(Terms):
             raise NotAnInstance("these factors have another product")
         return found
 
+    def filled(self, p: Poly) -> tuple[Poly, Poly, Number] | None:
+        """q, [q = 0] and c where p = q + c [q = 0], and q can be 0."""
+        bits = {mono: c for mono, c in p.items() if mono and all(self.atoms[a].kind in INDICATORS for a, _ in mono)}
+        for more in ({}, {UNIT: p[UNIT]} if UNIT in p else {}):
+            flags = {**bits, **more}
+            part = {mono: c for mono, c in p.items() if mono not in flags}
+            if not bits or not part:
+                return None
+            empty = self.nothing(part)
+            first = next(iter(bits))
+            c = bits[first] / Fraction(empty[first]) if first in empty else Fraction(0)
+            if c and flags == scale(empty, c):
+                return part, empty, c
+        return None
+
     def relu(self, p: Poly) -> Poly:
         """max(p, 0): see `functions`."""
+        raise NotImplementedError
+
+    def nothing(self, p: Poly) -> Poly:
+        """1 where p = 0, else 0: see `functions`."""
         raise NotImplementedError
 
     def zeros(self, p: Poly) -> list[Poly]:

@@ -7,7 +7,7 @@ Equal things are the same number wherever they occur. What an atom stands for:
     count, position     number of tokens of an open set; place of a token in it
     sum        the sum of a monomial over all tokens of an open set
     weight     the weight that a choice gives to one key, or its largest score (data: `ChoiceTerm`, names, which key)
-    exp, log, sqrt, relu, tanh, sigmoid, softplus, inverse     functions of a polynomial
+    exp, log, sqrt, relu, tanh, sigmoid, softplus, sign, inverse     functions of a polynomial
     above, atleast, nothing, differ         indicators: p > 0, p >= 0, p = 0, two tokens are not the same
 
 Tokens of open sets are small integers: 0 is the token that is being described. What an atom holds is written in names
@@ -29,7 +29,7 @@ from weftc.prover.kernel.rules import Journal, Operand, Oracle, Question
 
 INDICATORS = frozenset({"above", "atleast", "nothing", "differ"})
 MOST_ABSORBED = 64  # terms of what an indicator asks about
-SPECIAL = INDICATORS | {"sqrt", "relu"}
+SPECIAL = INDICATORS | {"sqrt", "relu", "sign"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,7 @@ class Terms:
         self._choice_index: dict[ChoiceTerm, int] = {}
         self._renamed: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
         self._empty_of: dict[int, frozenset[int]] = {}
+        self._zeros_of: dict[int, frozenset[int]] = {}
         self._holds: dict[tuple[int, str], bool] = {}
         self._terms_of: dict[int, tuple[Mono, ...]] = {}
         self._divided: dict[Frozen, set[int]] = {}  # the support of a divisor -> the quotients by it
@@ -275,12 +276,27 @@ class Terms:
 
     def is_nonnegative(self, p: Poly) -> bool:
         """Whether p is known to be >= 0: a sum of squares, or of products of factors that are."""
-        return not p or self.as_square(p) in self.squares or self.is_termwise_nonnegative(p)
+        if not p or self.as_square(p) in self.squares or self.is_termwise_nonnegative(p):
+            return True
+        rest = self._without(p, self._nonnegative)
+        return rest is not p and self.as_square(rest) in self.squares
 
     def as_square(self, p: Poly) -> Frozen:
-        """p in names of its own, up to a positive factor."""
-        inside = self.local(p)[0]
+        """p in names of its own, up to positive factors."""
+        inside = self.local(self._without(p, self.positive.__contains__))[0]
         return freeze(tidy(scale(inside, 1 / Fraction(magnitude(inside[min(inside)])))))
+
+    def _without(self, p: Poly, droppable: Callable[[int], bool]) -> Poly:
+        """p without the common powers of such atoms."""
+        first, *others = p
+        held = {a for mono in p for a, power in mono if power < 0} | {a for a, _ in first}
+        common = {a: min(dict(mono).get(a, 0) for mono in p) for a in held if others and droppable(a)}
+        if not any(common.values()):
+            return p
+        return {
+            monomial({**dict(mono), **{a: dict(mono).get(a, 0) - low for a, low in common.items()}}): c
+            for mono, c in p.items()
+        }
 
     def is_termwise_nonnegative(self, p: Poly) -> bool:
         """Whether every term is known to be >= 0."""

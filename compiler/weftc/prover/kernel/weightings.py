@@ -95,6 +95,8 @@ class Kernel(Functions):
                 result = add(result, product)
         if p:
             self.journal.note("sum", "sum", (over, bound, freeze(p)), freeze(result))
+        if len(result) > 1 and self.is_nonnegative(p):
+            self.squares.add(self.as_square(result))
         return result
 
     def _sum(self, over: str, bound: int, inside: Mono) -> Poly:

@@ -41,6 +41,7 @@ class SymbolicResidual:
     feared: list[Poly] = field(default_factory=list)  # it may there: what has no value may be read, or have no weight
     assumed: dict[str, None] = field(default_factory=dict)  # conditions that were used
     faults: SlotGaps = field(default_factory=dict)  # of derived slots, for who reads one
+    weighed: list[Poly] = field(default_factory=list)  # the weights that the last head gave to the keys of an open set
 
     def copy(self) -> SymbolicResidual:
         tokens = {name: list(tokens) for name, tokens in self.z.items()}
@@ -56,8 +57,10 @@ class HeadTerms(ScoreTerms):
     """The heads of a program."""
 
     def head(self, head: Head, state: SymbolicResidual) -> tuple[list[dict[int, Poly]], bool]:
-        """What a head adds to every query token: column -> polynomial; and whether every key has a weight."""
-        keys = self.keys(head, state)
+        """What a head adds to every query token: column -> polynomial; and whether every key has a weight.
+
+        `state.weighed` gets the weights of the keys of an open set."""
+        keys, state.weighed = self.keys(head, state), []
         own = head.self_key
         values: list[dict[int, Poly]] = []
         if head.value and head.weighting.kind not in NUMBER_HEADS:
@@ -74,9 +77,10 @@ class HeadTerms(ScoreTerms):
             found = self.weigh(head, z, keys, place, state)
             if found is None:  # every token chooses itself
                 results.append(self._sparse(head.value, z))
-                every = False
+                every, state.weighed = False, [*state.weighed, ONE]
                 continue
             every = every and all(map(self.algebra.is_positive, found.weights))
+            state.weighed += [found.weights[0]] if self.streams[head.keys].size is None else []
             results.append(self._output(head, found, values, own_values, state))
         return results, every
 

@@ -14,7 +14,7 @@ from weftc.prover.kernel.polynomials import Poly, add, scale, subtract
 from weftc.prover.kernel.rules import Unproved
 from weftc.prover.model_side.heads import NUMBER_HEADS, HeadTerms, SlotGap, SlotGaps, SymbolicResidual
 from weftc.prover.model_side.matrices import Vector
-from weftc_runtime.format.program import FFN, ProgramStep, Slot, Sublayer
+from weftc_runtime.format.program import FFN, Head, ProgramStep, Slot, Sublayer
 
 
 class ModelTerms(HeadTerms):
@@ -73,7 +73,7 @@ class ModelTerms(HeadTerms):
             added, every = self.head(head, state)
             after[head.query] = [_added(z, more) for z, more in zip(after[head.query], added, strict=True)]
             if head.value and head.weighting.kind not in NUMBER_HEADS:
-                self._move(head.value, head.keys, head.query, state.faults, lost, every)
+                self._move(head.value, head.keys, head.query, self._weighed(head, state), lost, every)
             if head.self_key is not None and head.self_key.value:
                 self._move(head.self_key.value, head.query, head.query, state.faults, lost, False)
         state.z, state.faults = after, lost
@@ -96,6 +96,22 @@ class ModelTerms(HeadTerms):
         found = {place: fault for place, fault in faults.items() if place[0] not in carries}
         for stream, name in carries.items():
             self._move(name, stream, stream, faults, found, True)
+        return found
+
+    def _weighed(self, head: Head, state: SymbolicResidual) -> SlotGaps:
+        """What values of a head lack, without what has no weight, whatever the fields are."""
+        algebra, key = self.algebra, self.bound(head)
+        if not state.weighed:
+            return state.faults
+        found = {}
+        for place, fault in state.faults.items():
+            where = fault.where
+            if place[0] == head.keys:
+                where = tuple(
+                    p for p in where if any(algebra.multiply(w, algebra.rename(p, {0: key})) for w in state.weighed)
+                )
+            if where:
+                found[place] = SlotGap(where, fault.sure and where == fault.where)
         return found
 
     def _move(self, name: str, source: str, target: str, faults: SlotGaps, found: SlotGaps, surely: bool) -> None:
@@ -155,7 +171,7 @@ class ModelTerms(HeadTerms):
         match ffn.function:
             case "product":
                 assert b is not None
-                return [algebra.multiply(p, q) for p, q in zip(a, b, strict=True)]
+                return [algebra.square([p]) if p == q else algebra.multiply(p, q) for p, q in zip(a, b, strict=True)]
             case "select":
                 assert b is not None
                 return selected(algebra, b[-1], list(zip(a, b[:-1], strict=True)))
@@ -175,18 +191,16 @@ class ModelTerms(HeadTerms):
 
     def _unit(self, a: Vector, b: Vector | None, raised: list[Poly]) -> Vector:
         algebra = self.algebra
-        square = algebra.square(a)
-        if not square:
+        rows, length = algebra.unit(a)
+        if not length:
             if b is None:
                 raise Unproved("a norm of zero")
             return b
-        factor = algebra.multiply(algebra.sqrt(square), algebra.inverse(square))
-        empty = algebra.nothing(square)
+        empty = algebra.nothing(length)
         if empty:
             self.fragile["a feed-forward: whether a vector is zero"] = None
-        rows = [algebra.multiply(p, factor) for p in a]
         if b is None:
-            raised += algebra.zeros(square)
+            raised += algebra.zeros(length)
             return rows
         there = subtract(ONE, empty)
         return [add(algebra.multiply(p, there), algebra.multiply(q, empty)) for p, q in zip(rows, b, strict=True)]

@@ -195,12 +195,10 @@ class SpecExpressions(ABC):
 
     def _unit(self, value: Value) -> Value:
         algebra = self.algebra
-        square = algebra.square(value.rows)
-        if not square:
+        rows, length = algebra.unit(value.rows)
+        if not length:
             return self._undefined(self._each(value, lambda _: {}), (ONE,))
-        factor = algebra.multiply(algebra.sqrt(square), algebra.inverse(square))
-        rows = tuple(algebra.multiply(p, factor) for p in value.rows)
-        return self._undefined(replace(value, rows=rows), algebra.zeros(square))
+        return self._undefined(replace(value, rows=tuple(rows)), algebra.zeros(length))
 
     def _binary(self, op: str, a: Value, b: Value) -> Value:
         algebra = self.algebra
