@@ -15,11 +15,10 @@ import weftc
 import weftc_runtime
 from planned_cases import compiled, problem
 from weftc.circuits.circuit import circuit
-from weftc.circuits.routed import FUNCTIONS, Change, RoutedModel, key_of
+from weftc.circuits.routed import Change, RoutedModel, key_of
 from weftc.cli import main
 from weftc.core.errors import InputError
 from weftc.files.locate import catalogue
-from weftc.interop import writer
 from weftc.variants import mixed_heads, permuted_heads, rotated, split_heads
 
 NAMES = [entry.name for entry in catalogue()]
@@ -145,10 +144,6 @@ def test_scores_of_methods() -> None:
     assert nothing["average_precision"] == len(found.edges) / len(found.candidates)
     with pytest.raises(InputError, match="no edge"):
         found.score(["a->b"])
-
-
-def test_functions_are_those_of_exports() -> None:
-    assert set(FUNCTIONS) == set(writer.FUNCTIONS)
 
 
 def test_gradients_go_through_cut_edges() -> None:

@@ -7,7 +7,7 @@ what its source has sent. Functions of torch go through, gradients too. Decision
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,20 +20,10 @@ from weftc.circuits.circuit import Circuit, CircuitEdge, filled, is_noise, node_
 from weftc.circuits.wiring import Operation, operations
 from weftc.interop import parts
 from weftc_runtime.format.program import FFN, Attend, Embed, Head, Input, Mask, ProgramOutput, Score
+from weftc_runtime.reference.feed_forward import TOKENWISE
 
 Key = tuple[str, str, str]  # source, target, port
 Sent = dict[Key, Tensor]
-FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "reciprocal": torch.reciprocal,
-    "log": torch.log,
-    "exp": torch.exp,
-    "sqrt": torch.sqrt,
-    "relu": torch.relu,
-    "relu2": lambda a: torch.relu(a).square(),
-    "tanh": torch.tanh,
-    "absolute": torch.abs,
-    "copy": lambda a: a,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +217,7 @@ class _Run:
             case "unit" | "layer":
                 hidden = parts.unit(a if ffn.function == "unit" else parts.centred(a), b)
             case function:
-                hidden = FUNCTIONS[function](a)
+                hidden = TOKENWISE[function](a)
         stream = self.model.streams[ffn.stream]
         if all(stream.slot(slot).role == "derived" for slot in ffn.writes):
             hidden = parts.settled(hidden)
@@ -346,8 +336,10 @@ class _Run:
                 weights, none = parts.largest(score, eligible)
             case "softmax":
                 weights, none = parts.softmax(score, eligible)
-            case _:
+            case "sparsemax":
                 weights, none = parts.sparsemax(score, eligible)
+            case "entmax15":
+                weights, none = parts.entmax15(score, eligible)
         return weights, none, restricted
 
     def _answer(self, output: ProgramOutput) -> Tensor:
