@@ -77,16 +77,20 @@ def _spec(workload: Workload, peer: str, inputs: Arrays, found: NDArray[Any], it
 
 @lru_cache(maxsize=1)
 def _formulas(workload: Workload, iterations: int) -> list[NDArray[Any]]:
-    """What comes out in float64; of a batch, for some of its problems."""
+    """What comes out in float64, centers kept as ours are: a point between two may change sides with their last digit.
+
+    Of a batch, for some of its problems.
+    """
     import torch
 
     from weftc.tools.bench.peers.plain import solve
 
     inputs = {name: torch.from_numpy(array).double() for name, array in arrays(workload).items()}
+    stored: torch.dtype = getattr(torch, workload.dtype)
     if workload.problems == 1:
-        return [solve(workload.spec, inputs, iterations).numpy()]
+        return [solve(workload.spec, inputs, iterations, stored).numpy()]
     every = range(min(SOME, workload.problems))
-    return [solve(workload.spec, {n: a[at] for n, a in inputs.items()}, iterations).numpy() for at in every]
+    return [solve(workload.spec, {n: a[at] for n, a in inputs.items()}, iterations, stored).numpy() for at in every]
 
 
 def _rows_of(points: NDArray[Any], found: NDArray[Any]) -> Agreement:

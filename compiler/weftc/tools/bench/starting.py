@@ -17,7 +17,7 @@ CALL = "m(x=x, c=x[:256], layers=1)"
 
 VERIFY = (
     "import subprocess, sys; "
-    "subprocess.run([sys.executable, '-m', 'weftc.cli', 'verify', 'lloyd'], capture_output=True, check=True)"
+    "subprocess.run([sys.executable, '-m', 'weftc', 'verify', 'lloyd'], capture_output=True, check=True)"
 )
 
 # module that is needed -> steps of one process: what, and the Python that is timed

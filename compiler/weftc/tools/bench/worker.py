@@ -33,6 +33,8 @@ from weftc.tools.bench.profiling import profile
 from weftc.tools.bench.samples import beginning
 from weftc.tools.bench.workloads import Workload
 
+SHORT = 0.05  # seconds: shorter runs are repeated for so long, and the fastest counts
+
 
 class Worker:
     """Holds one contestant and one workload at a time."""
@@ -64,9 +66,11 @@ class Worker:
         iterations = message["iterations"]
         gc.collect()
         peak = Peak() if message.get("save") else None
-        cpu, begun = time.process_time(), time.perf_counter()
-        answer = self.contestant.run(self.held, iterations)
-        wall, used = time.perf_counter() - begun, time.process_time() - cpu
+        answer, wall, used = self._timed(iterations)
+        spent = 0.0 if peak is None else SHORT
+        while (spent := spent + wall) < SHORT:  # the caches are cold at first
+            answer, *again = self._timed(iterations)
+            wall, used = min(wall, again[0]), min(used, again[1])
         said: dict[str, Any] = {"wall": wall, "cpu": used, "iterations": iterations}
         if peak is not None:
             said["memory"] = peak.beyond()
@@ -79,6 +83,12 @@ class Worker:
                 np.save(path, np.asarray(array))
                 said["arrays"][name] = path
         return said
+
+    def _timed(self, iterations: int) -> tuple[Any, float, float]:
+        """An answer, and seconds: of the clock, and of the processor."""
+        cpu, begun = time.process_time(), time.perf_counter()
+        answer = self.contestant.run(self.held, iterations)
+        return answer, time.perf_counter() - begun, time.process_time() - cpu
 
     def settle(self, message: dict[str, Any]) -> dict[str, Any]:
         """When nothing changes any more."""

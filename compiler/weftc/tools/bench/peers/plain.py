@@ -132,8 +132,8 @@ STEPS: dict[str, Step] = {
 }
 
 
-def solve(spec: str, inputs: Inputs, iterations: int) -> Tensor:
-    """What a spec gives after some iterations: centers, or answers."""
+def solve(spec: str, inputs: Inputs, iterations: int, stored: torch.dtype | None = None) -> Tensor:
+    """Centers, or answers, after some iterations; `stored`: how centers are kept between these."""
     if spec in ("knn", "nearest_neighbor"):
         return neighbours(inputs, 3 if spec == "knn" else 1)
     x, c = inputs["x"], inputs["m" if spec == "mean_shift" else "c"]
@@ -142,6 +142,7 @@ def solve(spec: str, inputs: Inputs, iterations: int) -> Tensor:
     step = partial(lloyd, weights=inputs["w"]) if spec == "weighted_kmeans" else STEPS[spec]
     for _ in range(iterations):
         c = step(x, c)
+        c = c if stored is None else c.to(stored).to(c.dtype)
     return c
 
 
