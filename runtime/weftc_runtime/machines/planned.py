@@ -269,7 +269,7 @@ class PlannedBackend:
     def taken_back(self, noted: tuple[dict[str, Tiers], set[tuple[str, str]]]) -> None:
         """As it was, to run problem by problem from here on."""
         self.tiers, self.derived_slots.ready = noted
-        self.groups, self._made, self.prefix = None, None, ""
+        self.groups, self._made = None, None
         self.cache.pop(-1, None)
 
     # ------------------------------------------------------------------ many layers at once
