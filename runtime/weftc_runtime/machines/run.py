@@ -325,6 +325,8 @@ class Run:
             self.refill(0, problems)
         last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
         chosen, blocks, first = self.steps(last)[step]
+        for problem in problems:  # problems with conditions are never joined
+            demand(self.program, problem, max(self.layers, default=0), self.batch.batched, self.read)
         engine, groups = self.engine.scratch_copy(), None if whole is None else _grouped(self.engine)
         copied = problems if whole is None else [whole.copy()]
         before = [dict(problem.residuals) for problem in copied]
