@@ -37,7 +37,7 @@ def test_grids_do_not_meet() -> None:
 
 def test_many_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = torch.randn(5000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr("weftc_runtime.plan.slots.ENTRIES", 300)
+    monkeypatch.setattr("weftc_runtime.exact.rows.ENTRIES", 300)
     assert are_distinct(rows)
     rows[4999] = rows[3]
     assert not are_distinct(rows)
