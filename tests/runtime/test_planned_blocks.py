@@ -14,12 +14,12 @@ import weftc
 import weftc_runtime
 from planned_cases import assert_same_bits, both, compiled, plain, problem
 from weftc_runtime.exact import limbs
+from weftc_runtime.exact import rows as held
 from weftc_runtime.exact import segments as segment
 from weftc_runtime.kernels import minima, nearest
 from weftc_runtime.kernels.native.library import Library
 from weftc_runtime.machines import heads_nearest, heads_segment, heads_stream, search
 from weftc_runtime.machines.planned import PlannedBackend
-from weftc_runtime.plan import slots as held
 
 HARD = ["lloyd", "lloyd_split", "weighted_kmeans", "spherical_kmeans", "kmedoids", "trimmed_kmeans", "nearest_neighbor"]
 
