@@ -421,3 +421,27 @@ def test_rankings_of_all_keys(form: str, grid: bool, ends: Counter[int]) -> None
         found, wanted = model(inputs, layers=2), judge(inputs, layers=2)
         assert torch.equal(found["answers"], wanted["answers"])
     assert set(ends) == {0}
+
+
+WEIGHTED = """
+algorithm weighted
+
+tokens  i in points
+        j in centers : k
+
+inputs  x[i] : R^d
+        c[j] : R^d
+
+layer
+  y[i,j] = argmin[j] |x[i] - c[j]|^2
+  then
+  c[j]   = mean[i] x[i] weighted y[i,j] / (1 + |x[i] - c[j]|^2) else c[j]
+
+outputs centers = c
+"""
+
+
+def test_a_trace_keeps_its_names_where_the_reference_goes_on() -> None:
+    model = weftc.load(compile(WEIGHTED, {"d": 2, "k": 2}), backend="planned")
+    found = model.trace(x=torch.zeros(1, 2), c=torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), layers=1)
+    assert not [name for name in found if name.startswith("blocks.")]
