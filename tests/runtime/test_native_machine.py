@@ -424,7 +424,7 @@ def test_rankings_of_all_keys(form: str, grid: bool, ends: Counter[int]) -> None
 
 
 WEIGHTED = """
-algorithm weighted
+algorithm careful
 
 tokens  i in points
         j in centers : k
