@@ -2,7 +2,7 @@
 
     from weftc.interop.hub import hub_model
     HubModel = hub_model()                       # needs huggingface_hub
-    HubModel(weftc.load("lloyd.safetensors")).save_pretrained("folder")      # or push_to_hub("me/lloyd")
+    HubModel(weftc.load("model.safetensors")).save_pretrained("folder")      # or push_to_hub("me/model")
     model = HubModel.from_pretrained("folder").model
 
 `model.safetensors` is the file that `weftc compile` writes. Nothing in a folder is executed.

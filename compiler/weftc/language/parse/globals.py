@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from weftc.core import syntax as ast
-from weftc.core.trees import inside, nodes
+from weftc.core.trees import inside, nodes, rewritten
 
 SET, INDEX, LAYER, COUNTED = "globals", "global'", "layer", "layers'"
 
@@ -23,6 +23,15 @@ SET, INDEX, LAYER, COUNTED = "globals", "global'", "layer", "layers'"
 def with_globals(spec: ast.Spec) -> ast.Spec:
     """The spec in which every field belongs to tokens."""
     found = set(_without_index(spec))
+
+    def compared(node: Any) -> Any:
+        """`layer != warm` compares values, not two indices."""
+        if isinstance(node, ast.Different) and {LAYER, *found} & {node.left, node.right}:
+            sides = (ast.Ref(node.span, name, ()) for name in (node.left, node.right))
+            return ast.Compare(node.span, "!=", *sides)
+        return inside(node, compared)
+
+    spec = replace(rewritten(spec, compared), examples=spec.examples)
     counted = next((node.span for node in nodes(spec) if isinstance(node, ast.Ref) and node.name == LAYER), None)
     if not found and counted is None and not any(_is_number(output) for output in spec.outputs):
         return spec
