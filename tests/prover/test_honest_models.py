@@ -182,7 +182,7 @@ WEIGHTINGS = {
 
 @pytest.mark.parametrize("weight", ["w[i]", "y[i,j]"])
 @pytest.mark.parametrize("weighting", WEIGHTINGS.values(), ids=WEIGHTINGS)
-def test_what_the_message_about_two_weights_advises_lowers(weighting: str, weight: str) -> None:
+def test_a_mean_by_two_weights_is_the_quotient_of_its_sums(weighting: str, weight: str) -> None:
     frame = """algorithm t
 tokens  i in points
         j in centers : 3
@@ -191,14 +191,15 @@ layer
   c[j] = {} else c[j]
 outputs c
 """
-    with pytest.raises(weftc.SpecError, match=r"\(sum\[i\] W\[i\]\(...\) \* w\[i\] \* v\[i\]\) / \(sum\[i\] W\[i\]"):
-        weftc.check(frame.format(f"mean[i] x[i] weighted {weight} by {weighting}"))
     rng = np.random.default_rng(1)
     inputs = {"x": rng.normal(size=(6, 2)), "c": rng.normal(size=(3, 2)), "w": rng.uniform(size=6)}
     inputs["y"] = np.eye(3)[[0, 1, 1, 0, 0, 1]]
     both = f"sum[i] {weighting} * {weight}"
-    made, meant = _both(frame.format(f"({both} * x[i]) / ({both})"), inputs, {}, "auto")
+    made, meant = _both(frame.format(f"mean[i] x[i] weighted {weight} by {weighting}"), inputs, {}, "auto")
     np.testing.assert_allclose(made, meant, rtol=1e-13)
+    divided, quotient = _both(frame.format(f"({both} * x[i]) / ({both})"), inputs, {}, "auto")
+    np.testing.assert_allclose(divided, quotient, rtol=1e-13)
+    np.testing.assert_allclose(meant, quotient, rtol=1e-13)
 
 
 COUNTED = """algorithm t
