@@ -78,8 +78,10 @@ def hub_model() -> Any:
         raise InputError("this needs huggingface_hub: pip install 'weftc[hub]'") from None
     from torch import nn
 
-    class HubModel(  # type: ignore[call-arg,misc,unused-ignore]  # the library is optional, and so are its types
-        nn.Module, PyTorchModelHubMixin, library_name="weftc"
+    class HubModel(  # type: ignore[call-arg,unused-ignore]  # the library is optional, and so are its types
+        nn.Module,
+        PyTorchModelHubMixin,  # type: ignore[misc,unused-ignore]
+        library_name="weftc",
     ):
         """A compiled model; inputs are given by name, as to the model."""
 
