@@ -132,7 +132,7 @@ def test_names_of_tokens_are_indices() -> None:
     states: list[Residual] = []
     original = planned.PlannedBackend.embed
 
-    def embed(self: planned.Linear, *given: object) -> object:
+    def embed(self: planned.PlannedBackend, *given: object) -> object:
         made = original(self, *given)  # type: ignore[arg-type]
         states.append(made.residuals["centers"])  # type: ignore[arg-type]
         return made
@@ -145,7 +145,7 @@ def test_names_of_tokens_are_indices() -> None:
         return look(*given)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planned.Linear, "embed", embed)
+        patch.setattr(planned.PlannedBackend, "embed", embed)
         patch.setattr(calls, "_represented", counted)
         for size in (100, 200, 300):
             x = torch.randn(size, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
