@@ -43,6 +43,8 @@ def _make(options: argparse.Namespace) -> int:
     if options.output is None or options.files:
         raise UsageError("a benchmark is made into a folder: weftc benchmark make -n 100 -o circuits/")
     target = Path(options.output)
+    if target.exists():
+        raise UsageError(f"{printable(str(target))} exists; remove it, or choose another folder with -o")
     with whole_folder(target, (), False) as folder, progress(f"making {options.count} models") as line:
         from weftc.circuits.benchmark import make
 
