@@ -46,13 +46,18 @@ class Columned:
         out = np.zeros((sum(w for _, w in forms), self.width))
         at = 0
         for form, width in forms:
-            for slot, c in form:
-                offset, own = self.columns[slot]
-                assert own in (1, width), f"slot {slot} of width {own} in a form of width {width}"
-                span = np.arange(width)
-                out[at + span, offset + (span if own == width else 0)] += float(c)
+            self.add(out[at : at + width], form)
             at += width
         return out
+
+    def add(self, target: Array, form: Form) -> None:
+        """Adds a form to rows of a matrix over this stream, where they stand: large matrices are made once."""
+        width = len(target)
+        for slot, c in form:
+            offset, own = self.columns[slot]
+            assert own in (1, width), f"slot {slot} of width {own} in a form of width {width}"
+            span = np.arange(width)
+            target[span, offset + (span if own == width else 0)] += float(c)
 
     def row(self, form: Form) -> Array:
         """One form of width one."""
@@ -65,8 +70,7 @@ class Columned:
         for slot, form in sets.items():
             offset, width = self.columns[slot]
             kept[offset : offset + width] = False
-            if form:
-                self.write(out, slot, self.rows([(form, width)]))
+            self.add(out[offset : offset + width], form)
         rows = np.flatnonzero(kept)
         out[rows, rows] = 1.0
         return out
@@ -81,8 +85,8 @@ def into(rows: Columned, columns: Columned, table: Mapping[NormalSlot, Form]) ->
     """{slot of the one stream: form over the other} as a matrix."""
     out = np.zeros((rows.width, columns.width))
     for slot, form in table.items():
-        if form:
-            rows.write(out, slot, columns.rows([(form, rows.columns[slot][1])]))
+        offset, width = rows.columns[slot]
+        columns.add(out[offset : offset + width], form)
     return out
 
 
