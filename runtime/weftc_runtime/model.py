@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from weftc_runtime import freezing
 from weftc_runtime.data.arrays import tensor_of
+from weftc_runtime.data.batch import Batch
 from weftc_runtime.data.hooks import LayerSites, Named, blocks
 from weftc_runtime.data.progress import Progress, silence
-from weftc_runtime.data.reader import SETTINGS, Batch, Reader, call_of
+from weftc_runtime.data.reader import SETTINGS, Reader, call_of, forms_of
 from weftc_runtime.data.results import Fields, Outputs, Report, Tiers, Trace, together
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.exact.weights import Weights
@@ -38,12 +39,12 @@ from weftc_runtime.machines.conditions import short_leads
 from weftc_runtime.machines.devices import Placement
 from weftc_runtime.machines.lost_digits import lost_digits
 from weftc_runtime.machines.planned import PlannedBackend
+from weftc_runtime.machines.planned_program import PlannedProgram
 from weftc_runtime.machines.run import Run, Sites, is_unrolled
 from weftc_runtime.machines.saved_run import SavedRun, fingerprint, identity_of
 from weftc_runtime.machines.sharded import refuse_what_cannot_be_shared
 from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, site_names
 from weftc_runtime.plan.instructions import Plan
-from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.reference.backend import Reference
 from weftc_runtime.threads import alone, safely
 
@@ -117,6 +118,7 @@ class Model(nn.Module):
         self.compiler = checkpoint.compiler
         self.report = Report()  # of the last run
         self._planner = Planner(program)
+        self._forms = forms_of(program, program.inputs)
         self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
         self._placement = Placement.of(device)
         self._placement.check(dtype)
@@ -188,7 +190,7 @@ class Model(nn.Module):
         if self._placement.apart:
             return self._placement
         device = self.tensor(next(iter(self._owners))).device
-        return Placement(device, device)
+        return self._placement if device == self._placement.device else Placement(device, device)
 
     def tensor(self, name: str) -> nn.Parameter:
         """The parameter that holds a tensor of the checkpoint."""
@@ -338,7 +340,8 @@ class Model(nn.Module):
         places = {item.name: (item.stream, item.slot) for item in known}
 
         def go() -> Fields:
-            reader = Reader(self.program, known, self.dtype, self._place().state, may_start=False)
+            forms = forms_of(self.program, known)
+            reader = Reader(self.program, forms, self.dtype, self._place().state, may_start=False)
             batch = reader.read(stored, mask, seed)
             run = self._enter(batch, places, noise, layer + 1)
             if not run.run_many(layer, 1):
@@ -353,13 +356,16 @@ class Model(nn.Module):
         if self.program.rotated:
             raise RunError(ROTATED)
         try:
-            return self._planner.prepared(self._tensors()).plan
+            return self._planner.planned(self._tensors()).prepared.plan
         except Uncovered as reason:
             raise RunError(str(reason)) from None
 
     # ------------------------------------------------------------------ backends
     def _tensors(self) -> dict[str, Tensor]:
-        return {name: self.tensor(name) for name in self._owners}
+        return {
+            name: held if (held := owner._parameters.get(leaf)) is not None else self.tensor(name)
+            for name, (owner, leaf) in self._owners.items()
+        }
 
     def _answer(self, named: GivenInputs, settings: Mapping[str, Any], read: Callable[[Run], Result]) -> Result:
         """What `read` makes of a run."""
@@ -390,24 +396,26 @@ class Model(nn.Module):
             self.report = replace(self.report, heads=dict(sorted(heads.items())), by_layer=by_layer)
             return found
 
-    def _chosen(self, batch: Batch, places: Iterable[tuple[str, str]], patterns: bool) -> tuple[Prepared | None, str]:
+    def _chosen(
+        self, tensors: Mapping[str, Tensor], batch: Batch, places: Iterable[tuple[str, str]], patterns: bool
+    ) -> tuple[PlannedProgram | None, str]:
         """The plan to run with, or None and why the reference runs: all of it is known before the first layer."""
         if self.backend == "reference":
             return None, ""
-        tensors, prepared = self._tensors(), None
+        planned = None
         why = "a trace was asked for" if patterns else ROTATED if self.program.rotated else ""
-        why = why or hindrance((self.prelude, self.blocks, self.readout, self.layers), tensors, batch)
+        why = why or hindrance(self._sites(), tensors, batch)
         try:
-            prepared = None if why else self._planner.prepared(tensors)
+            planned = None if why else self._planner.planned(tensors)
         except Uncovered as reason:
             why = str(reason)
-        if prepared is not None:
-            why = given_apart(prepared.plan, places)
-            if self.deterministic and prepared.plan.adds_in_tiles and self.collective.size == 1:
+        if planned is not None:
+            why = given_apart(planned.prepared.plan, places)
+            if self.deterministic and planned.prepared.plan.adds_in_tiles and self.collective.size == 1:
                 why = "sums with soft weights depend on its tiles; deterministic ones are the reference's"
         if why and self.backend == "planned":
             raise RunError(f"the planned backend cannot run this: {why}")
-        return None if why else prepared, why
+        return None if why else planned, why
 
     # ------------------------------------------------------------------ inside
     def _named(self, inputs: Any, named: Mapping[str, Any]) -> GivenInputs:
@@ -525,7 +533,7 @@ class Model(nn.Module):
         traced: bool = False,
     ) -> Run:
         if given.batch is None:
-            given_to = self.program, self.program.inputs, self.dtype, self._place().state
+            given_to = self.program, self._forms, self.dtype, self._place().state
             reader = Reader(*given_to, progress=tell, collective=self.collective, shared=self.shared)
             given.batch = reader.read(given.named, mask, seed)
         batch = given.batch
@@ -535,16 +543,26 @@ class Model(nn.Module):
     def _enter(
         self, batch: Batch, places: Mapping[str, tuple[str, str]], noise: Arrays, layers: int, traced: bool = False
     ) -> Run:
-        prepared, why = self._chosen(batch, places.values(), traced)
-        weights = Weights(self._tensors(), self._structures)
-        sites, given = Sites(self.prelude, self.blocks, self.readout, self.layers), (batch, places, noise or {})
-        smooth = prepared is None and self.backend == "auto" and not (traced or self.deterministic)
-        roots = (self.prelude, self.blocks, self.readout, self.layers)
-        smooth = smooth and gradients.wanted(self.program, self._tensors(), batch, roots)
-        others = self.collective, self.deterministic, gradients.SoftGradients if smooth else Reference
-        run = Run.begin(self.program, weights, self.dtype, sites, *given, layers, self._place(), prepared, *others)
+        tensors, place = self._tensors(), self._place()
+        planned, why = self._chosen(tensors, batch, places.values(), traced)
+        engine: Reference | PlannedBackend
+        if planned is not None:
+            many = self.collective.size > 1
+            together = (self.collective, self.deterministic) if many else ()
+            engine = PlannedBackend(planned, self.dtype, place.state, place.scan, batch.batched, *together)
+        else:
+            smooth = self.backend == "auto" and not (traced or self.deterministic)
+            smooth = smooth and gradients.wanted(self.program, tensors, batch, self._sites())
+            weights = Weights(tensors, self._structures)
+            engine = (gradients.SoftGradients if smooth else Reference)(
+                self.program, weights, self.dtype, batch.batched
+            )
+        run = Run.begin(engine, Sites(*self._sites()), batch, places, noise or {}, layers, place.state)
         run.why = why
         return run
+
+    def _sites(self) -> tuple[nn.ModuleList, nn.ModuleList, nn.ModuleList, LayerSites]:
+        return self.prelude, self.blocks, self.readout, self.layers
 
     def _note(self, run: Run) -> None:
         backend = "planned" if isinstance(run.engine, PlannedBackend) else "reference"

@@ -212,25 +212,24 @@ class BlockSites:
 
 def listens(site: nn.Module) -> bool:
     """Whether anyone would notice that a site is visited."""
+    return _is_heard(site) or _everywhere()
+
+
+def _is_heard(site: nn.Module) -> bool:
     own = site.__dict__
     hooked = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
-    return bool(hooked or type(site).forward is not nn.Identity.forward or "forward" in own or _everywhere())
+    return bool(hooked or type(site).forward is not nn.Identity.forward or "forward" in own)
 
 
 def anyone_listens(roots: Iterable[nn.Module]) -> bool:
     """Whether anyone would notice a run, at some site below these modules. It is asked before every run."""
-    if _everywhere():
-        return True
-    left: list[nn.Module | None] = list(roots)
-    while left:
-        module = left.pop()
-        if isinstance(module, HookSite):
-            if listens(module):
-                return True
-            continue
-        if module is not None and module._modules:
-            left += module._modules.values()
-    return False
+    left = list(roots)
+    for module in left:  # which grows
+        if not isinstance(module, HookSite):
+            left += filter(None, module._modules.values())
+        elif _is_heard(module):
+            return True
+    return _everywhere()
 
 
 def _everywhere() -> bool:

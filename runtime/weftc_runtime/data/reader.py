@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.data.arrays import tensor_of
+from weftc_runtime.data.batch import Batch, InputRows, Layout
 from weftc_runtime.data.contracts import kept
 from weftc_runtime.data.initial import start
 from weftc_runtime.data.noise import check_seed
@@ -31,79 +32,25 @@ from weftc_runtime.kernels.collective import ALONE, Collective
 SETTINGS = ("layers", "seed", "mask", "noise", "until_stable", "limit", "progress", "until", "resume")
 
 
-@dataclass(slots=True)
-class Layout:
-    """Where the tokens of a stream stand in the arrays of a batch: how many places, and which each problem uses."""
-
-    places: int
-    counts: list[int]  # tokens of every problem
-    used: Tensor | None = None  # bool (problems, places); None: the first places of each
-
-    def sizes(self) -> list[int]:
-        return self.counts
-
-    def rows(self, number: int) -> slice | Tensor:
-        """The places that one problem uses, in order."""
-        return slice(0, self.counts[number]) if self.used is None else self.used[number].nonzero()[:, 0]
-
-    def spread(self, rows: Tensor, number: int) -> Tensor:
-        """Rows of one problem at their places, zeros between."""
-        if len(rows) == self.places:
-            return rows
-        places = torch.arange(self.places, device=rows.device)[self.rows(number)]
-        return rows.new_zeros(self.places, *rows.shape[1:]).index_copy(0, places, rows)
-
-    def placed(self, rows: Tensor, empty: float) -> Tensor:
-        """Rows of all problems, one problem after the other, at their places (problems, places, ...); else `empty`."""
-        filled, shape = self.filled(rows.device), (len(self.counts), self.places, *rows.shape[1:])
-        if filled is None:
-            return rows.reshape(shape)
-        return rows.new_full(shape, empty).masked_scatter(filled.reshape(*filled.shape, *[1] * (rows.dim() - 1)), rows)
-
-    def filled(self, device: torch.device) -> Tensor | None:
-        """Which places are used, bool (problems, places); None: all of them."""
-        if self.used is not None:
-            return None if min(self.counts) == self.places else self.used
-        if min(self.counts) == self.places:
-            return None
-        counts = torch.tensor(self.counts, device=device)
-        return torch.arange(self.places, device=device) < counts[:, None]
-
-
 @dataclass(frozen=True, slots=True)
-class InputRows:
-    """The rows of an input in all problems, one problem after the other; or `shared`, the same rows in each."""
+class InputForm:
+    """An input of a program, and the shape of its array."""
 
-    value: Tensor  # (tokens, width), in the storage dtype
-    peak: float | None  # the largest size of the numbers, where it is known
-    starts: list[int]  # of every problem, and where the last one ends
-    shared: bool = False
+    item: Input
+    rank: int  # 1: [tokens], 2: [tokens, width]
+    width: int
+    size: int | None  # tokens of its set; None: any number
 
-    def of(self, number: int) -> Tensor:
-        """The rows of one problem."""
-        if self.shared or len(self.starts) == 2:
-            return self.value
-        return self.value[self.starts[number] : self.starts[number + 1]]
-
-    def every(self) -> Tensor:
-        """The rows of all problems, one after the other."""
-        many = len(self.starts) - 1
-        return self.value.repeat(many, 1) if self.shared and many > 1 else self.value
+    @property
+    def name(self) -> str:
+        return self.item.name
 
 
-@dataclass(slots=True)
-class Batch:
-    """The inputs of all problems, checked, and the layout of the streams."""
-
-    batched: bool
-    count: int
-    values: dict[str, InputRows]
-    layouts: dict[str, Layout]
-    seeds: list[int]
-
-    def of(self, number: int) -> dict[str, Tensor]:
-        """The inputs of one problem."""
-        return {name: rows.of(number) for name, rows in self.values.items()}
+def forms_of(program: Program, inputs: Sequence[Input]) -> tuple[InputForm, ...]:
+    """The shapes of inputs."""
+    streams = [program.stream(item.stream) for item in inputs]
+    pairs = zip(inputs, streams, strict=True)
+    return tuple(InputForm(i, 1 if i.kind == "number" else 2, s.slot(i.slot).width, s.size) for i, s in pairs)
 
 
 @dataclass(slots=True)
@@ -111,7 +58,7 @@ class Reader:
     """Reads arrays for one program; `given` are arrays by name, all with the places and contracts of `inputs`."""
 
     program: Program
-    inputs: Sequence[Input]
+    inputs: tuple[InputForm, ...]
     dtype: torch.dtype
     device: torch.device
     may_start: bool = True  # whether initialisers fill what is missing
@@ -123,17 +70,16 @@ class Reader:
         """The batch, or a RunError that names the input and the row."""
         self._names(given)
         arrays = {
-            item.name: self._array(item, given[item.name])
-            for item in self.inputs
-            if item.name in given and given[item.name] is not None
+            form.name: self._array(form, given[form.name])
+            for form in self.inputs
+            if form.name in given and given[form.name] is not None
         }
         arrays = self._without_columns(arrays, batched=bool(mask))
-        missing = [i.name for i in self.inputs if i.name not in arrays and (i.init is None or not self.may_start)]
+        missing = [f.name for f in self.inputs if f.name not in arrays and (f.item.init is None or not self.may_start)]
         if missing and self.may_start:
             raise RunError(f"input {shown(missing[0])} is missing; give {call_of(missing[0])}", input=missing[0])
-        counts = {
-            name: len(array) for name, array in arrays.items() if isinstance(array, list) or self._is_batch(array, name)
-        }
+        present = [(form, arrays[form.name]) for form in self.inputs if form.name in arrays]
+        counts = {form.name: len(array) for form, array in present if isinstance(array, list) or _is_batch(array, form)}
         if len(set(counts.values())) > 1:
             text = ", ".join(f"{shown(name)}: {count}" for name, count in counts.items())
             raise RunError(f"the inputs are batches of different lengths ({text})")
@@ -145,13 +91,9 @@ class Reader:
             raise RunError("`mask` is for batches; give inputs of shape [batch, tokens, width]")
         if batched and self.collective.size > 1:
             raise RunError("several processes share one problem; a batch runs in one process")
-        layouts = self._layouts(arrays, mask or {}, count)
+        layouts = self._layouts(present, mask or {}, count)
         self._share(layouts)
-        values = {
-            item.name: self._rows(item, arrays[item.name], layouts[item.stream], batched)
-            for item in self.inputs
-            if item.name in arrays
-        }
+        values = {form.name: self._rows(form, array, layouts[form.item.stream], batched) for form, array in present}
         seeds = _seeds(seed, count)
         if self.may_start:
             self._start(values, layouts, seeds, count)
@@ -160,49 +102,41 @@ class Reader:
 
     # ------------------------------------------------------------------ names and shapes
     def _names(self, given: Mapping[str, Any]) -> None:
-        known = [item.name for item in self.inputs]
+        known = [form.name for form in self.inputs]
         for name in given:
             if name not in known:
                 hint = suggestion(str(name), [*known, *SETTINGS])
                 raise RunError(f"unknown input {shown(name)}{hint}", input=str(name))
 
-    def _slot_width(self, item: Input) -> int:
-        return self.program.stream(item.stream).slot(item.slot).width
-
-    def _rank(self, item: Input) -> int:
-        return 1 if item.kind == "number" else 2
-
-    def _array(self, item: Input, value: Any) -> Tensor | list[Tensor]:
-        rank = self._rank(item)
+    def _array(self, form: InputForm, value: Any) -> Tensor | list[Tensor]:
         if isinstance(value, list | tuple) and value and all(isinstance(v, Tensor | np.ndarray) for v in value):
-            if all(v.ndim == rank for v in value):
-                first = self._one(item, value[0])
+            if all(v.ndim == form.rank for v in value):
+                first = self._one(form, value[0])
                 if all(isinstance(v, Tensor) and _alike(v, first) for v in value):
                     return list(value)  # what holds for the first holds for all
-                return [self._one(item, v) for v in value]
+                return [self._one(form, v) for v in value]
             value = [np.asarray(v.detach().cpu() if isinstance(v, Tensor) else v) for v in value]
-        return self._one(item, value)
+        return self._one(form, value)
 
-    def _one(self, item: Input, value: Any) -> Tensor:
-        name = shown(item.name)
-        if hasattr(value, "dense") and not isinstance(value, Tensor):
+    def _one(self, form: InputForm, value: Any) -> Tensor:
+        name, item, rank, width = shown(form.name), form.item, form.rank, form.width
+        if not isinstance(value, Tensor) and hasattr(value, "dense"):
             value = value.dense()
         value = tensor_of(name, _encoded(item, value) if item.symbols else value)
         if value.is_complex() or (value.dtype == torch.bool and item.kind != "onehot"):
             kind = str(value.dtype).removeprefix("torch.")
             raise RunError(f"{name} holds {kind}; give numbers", input=item.name)
-        rank, width = self._rank(item), self._slot_width(item)
         if rank == 2 and width == 1 and value.dim() == 1:
             value = value[:, None]
-        if value.dim() == rank - 1 and self.program.stream(item.stream).size == 1:
+        if value.dim() == rank - 1 and form.size == 1:
             value = value[None]
-        wanted = "[tokens]" if rank == 1 else f"[tokens, {width}]"
-        shape = list(value.shape)
-        if value.dim() not in (rank, rank + 1):
-            text = f"{name} has shape {shape}; it must be {wanted}, with one more axis in front for a batch"
+        shape = value.shape
+        if len(shape) not in (rank, rank + 1):
+            wanted = "[tokens]" if rank == 1 else f"[tokens, {width}]"
+            text = f"{name} has shape {list(shape)}; it must be {wanted}, with one more axis in front for a batch"
             raise RunError(text, input=item.name)
         if rank == 2 and shape[-1] != width:
-            text = f"{name} has shape {shape}: rows of width {shape[-1]}, but {width} is expected"
+            text = f"{name} has shape {list(shape)}: rows of width {shape[-1]}, but {width} is expected"
             raise RunError(text, input=item.name)
         moved: Tensor = value.to(device=self.device)
         return moved
@@ -210,62 +144,50 @@ class Reader:
     def _without_columns(self, arrays: dict[str, Tensor | list[Tensor]], batched: bool) -> dict[str, Any]:
         """A column [n, 1] of numbers is n tokens, unless another input says that it is n problems of one token."""
         columns = {}
-        for item in self.inputs:
-            array = arrays.get(item.name)
-            alone = self.program.stream(item.stream).size == 1
-            if isinstance(array, Tensor) and self._is_batch(array, item.name):
-                if self._rank(item) == 1 and array.shape[1] == 1 and not alone:
-                    columns[item.name] = array[:, 0]
+        for form in self.inputs:
+            array = arrays.get(form.name)
+            if isinstance(array, Tensor) and _is_batch(array, form):
+                if form.rank == 1 and array.shape[1] == 1 and form.size != 1:
+                    columns[form.name] = array[:, 0]
                 else:
                     batched = True
             batched = batched or isinstance(array, list)
-        return arrays if batched else {**arrays, **columns}
-
-    def _is_batch(self, array: Tensor | list[Tensor], name: str) -> bool:
-        item = next(i for i in self.inputs if i.name == name)
-        return isinstance(array, Tensor) and array.dim() > self._rank(item)
+        return {**arrays, **columns} if columns and not batched else arrays
 
     # ------------------------------------------------------------------ sizes
     def _layouts(
-        self, arrays: Mapping[str, Tensor | list[Tensor]], mask: Mapping[str, Any], count: int
+        self, present: Sequence[tuple[InputForm, Tensor | list[Tensor]]], mask: Mapping[str, Any], count: int
     ) -> dict[str, Layout]:
-        names = [stream.name for stream in self.program.streams]
         for name in mask:
+            names = [stream.name for stream in self.program.streams]
             if name not in names:
                 raise RunError(f"mask for an unknown token set {shown(name)}{suggestion(str(name), names)}")
         layouts: dict[str, Layout] = {}
         for stream in self.program.streams:
             found: tuple[str, list[int]] | None = None
-            for item in self.inputs:
-                if item.stream != stream.name or item.name not in arrays:
+            for form, array in present:
+                if form.item.stream != stream.name:
                     continue
-                sizes = self._sizes(arrays[item.name], item.name, count)
+                sizes = _sizes(array, form, count)
                 if found is not None and found[1] != sizes:
                     raise RunError(
-                        f"{shown(item.name)} has {_some(sizes)} rows, but {shown(found[0])}, also of {stream.name}, "
+                        f"{shown(form.name)} has {_some(sizes)} rows, but {shown(found[0])}, also of {stream.name}, "
                         f"has {_some(found[1])}"
                     )
-                found = (item.name, sizes)
+                found = (form.name, sizes)
                 if stream.size is not None and any(size != stream.size for size in sizes):
-                    have = f"{shown(item.name)} has {_some(sizes)} rows"
+                    have = f"{shown(form.name)} has {_some(sizes)} rows"
                     text = f"{have}, but {stream.name} has {stream.size} tokens in this model"
-                    raise RunError(text, input=item.name)
-                if any(size == 0 for size in sizes) and stream.name not in self.shared:
-                    text = f"{shown(item.name)} is empty; {stream.name} needs at least one token"
-                    raise RunError(text, input=item.name)
+                    raise RunError(text, input=form.name)
+                if 0 in sizes and stream.name not in self.shared:
+                    text = f"{shown(form.name)} is empty; {stream.name} needs at least one token"
+                    raise RunError(text, input=form.name)
             sizes = found[1] if found is not None else [stream.size] * count if stream.size is not None else []
             if stream.name in mask:
                 layouts[stream.name] = self._masked(stream.name, mask[stream.name], sizes, count)
             elif sizes:
                 layouts[stream.name] = Layout(max(sizes), sizes)
         return layouts
-
-    def _sizes(self, array: Tensor | list[Tensor], name: str, count: int) -> list[int]:
-        if isinstance(array, list):
-            return [len(part) for part in array]
-        if self._is_batch(array, name):
-            return [array.shape[1]] * count
-        return [len(array)] * count
 
     def _masked(self, name: str, mask: Any, sizes: list[int], count: int) -> Layout:
         try:
@@ -286,22 +208,23 @@ class Reader:
             raise RunError(f"problem {counts.index(0)} of the batch has no token of {name}; at least one is needed")
         return Layout(places, counts, tensor)
 
-    def _rows(self, item: Input, array: Tensor | list[Tensor], layout: Layout, batched: bool) -> InputRows:
+    def _rows(self, form: InputForm, array: Tensor | list[Tensor], layout: Layout, batched: bool) -> InputRows:
         """The rows of all problems that are used, in the storage dtype, if all of them keep their contract."""
+        item = form.item
         starts = [0, *accumulate(layout.counts)]
         if isinstance(array, list):
             rows = torch.cat(array)
-        elif not self._is_batch(array, item.name):
+        elif not _is_batch(array, form):
             whole = layout.filled(array.device) is None
             rows = array if whole else torch.cat([array[layout.rows(number)] for number in range(len(layout.counts))])
             if whole:
-                column = rows[:, None] if self._rank(item) == 1 else rows
+                column = rows[:, None] if form.rank == 1 else rows
                 once = [0, len(rows)] if batched else None
                 return InputRows(*kept(item, column, self.dtype, once, self._first(item)), starts, shared=True)
         else:
             filled = layout.filled(array.device)
             rows = array.flatten(0, 1) if filled is None else array[filled]
-        rows = rows[:, None] if self._rank(item) == 1 else rows
+        rows = rows[:, None] if form.rank == 1 else rows
         return InputRows(*kept(item, rows, self.dtype, starts if batched else None), starts)
 
     # ------------------------------------------------------------------ several processes
@@ -320,18 +243,18 @@ class Reader:
 
     # ------------------------------------------------------------------ initialisers
     def _start(self, values: dict[str, InputRows], layouts: dict[str, Layout], seeds: list[int], count: int) -> None:
-        for item in self.inputs:
+        for form in self.inputs:
+            item, size = form.item, form.size
             if item.name in values or item.init is None:
                 continue
             source = item.init[1]
-            size = self.program.stream(item.stream).size
             made = []
             for number in range(count):
                 if count > 1:
                     self.progress("start", number, count)
                 tell = self.progress if count == 1 else silence
                 known = values[str(source)].of(number)
-                home = next(other.stream for other in self.inputs if other.name == source)
+                home = next(other.item.stream for other in self.inputs if other.name == source)
                 if home in self.collective.starts and item.init[0] != "copy":
                     made.append(self._started_together(item, known.detach(), home, size, seeds[number], tell))
                 else:
@@ -387,6 +310,17 @@ def _encoded(item: Input, value: Any) -> Any:
             text = f"{shown(item.name)}: {place} ({shown(word)}) is no symbol of its vocabulary, which is {known}"
             raise RunError(f"{text} (rows are counted from 0)", input=item.name, place=place)
     return np.eye(len(places))[[places[word] for word in words]].reshape(*values.shape, -1)
+
+
+def _is_batch(array: Tensor | list[Tensor], form: InputForm) -> bool:
+    return isinstance(array, Tensor) and array.dim() > form.rank
+
+
+def _sizes(array: Tensor | list[Tensor], form: InputForm, count: int) -> list[int]:
+    """The tokens of every problem."""
+    if isinstance(array, list):
+        return [len(part) for part in array]
+    return [array.shape[1] if _is_batch(array, form) else len(array)] * count
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:

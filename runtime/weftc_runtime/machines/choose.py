@@ -7,20 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from weftc_runtime.data.batch import Batch
 from weftc_runtime.data.hooks import anyone_listens
-from weftc_runtime.data.reader import Batch
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.format.program import Program
-from weftc_runtime.plan.instructions import Plan, Versions
+from weftc_runtime.machines.planned_program import PlannedProgram
+from weftc_runtime.plan.instructions import Plan
 from weftc_runtime.plan.planner import make_plan
 from weftc_runtime.plan.prepared import Prepared
 
 BACKENDS = ("auto", "reference", "planned")
 FORMER = {"linear": "planned"}  # names that are still accepted
+SMALL = 1 << 12  # numbers of a tensor that are compared as one string of bytes
+Versions = tuple[tuple[str, int, int, int], ...]  # name, identity, version and place of every tensor
 
 
 def check_backend(name: str) -> str:
@@ -36,24 +41,28 @@ class _Planned:
     """A plan, or the reason why there is none, and the tensors it was made for."""
 
     versions: Versions
-    copies: Mapping[str, Tensor]
-    prepared: Prepared | None
+    small: tuple[tuple[npt.NDArray[Any], bytes], ...]  # the memory of tensors, and what it held
+    large: tuple[tuple[Tensor, Tensor], ...]  # tensors, and copies of them
+    program: PlannedProgram | None
     reason: str = ""
 
     @classmethod
     def of(cls, program: Program, tensors: Mapping[str, Tensor], now: Versions) -> _Planned:
         copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        small = {name for name, copy in copies.items() if copy.device.type == "cpu" and copy.numel() <= SMALL}
+        views = tuple((tensors[name].detach().numpy(), copies[name].numpy().tobytes()) for name in small)
+        pairs = tuple((tensors[name].detach(), copy) for name, copy in copies.items() if name not in small)
         try:
-            return cls(now, copies, Prepared(make_plan(program, copies, now), copies))
+            made = PlannedProgram.of(program, Prepared(make_plan(program, copies), copies))
         except Uncovered as reason:
-            return cls(now, copies, None, str(reason))
+            return cls(now, views, pairs, None, str(reason))
+        return cls(now, views, pairs, made)
 
-    def valid(self, tensors: Mapping[str, Tensor], now: Versions) -> bool:
+    def valid(self, now: Versions) -> bool:
         """Whether nothing has changed since: versions first, then numbers (`.data` changes them silently)."""
-        return self.versions == now and all(
-            tensor.device == self.copies[name].device and torch.equal(tensor.detach(), self.copies[name])
-            for name, tensor in tensors.items()
-        )
+        if self.versions != now or any(view.tobytes() != held for view, held in self.small):
+            return False
+        return all(torch.equal(tensor, copy) for tensor, copy in self.large)
 
 
 @dataclass(slots=True)
@@ -64,16 +73,16 @@ class Planner:
     made: int = 0  # how often a plan was made
     _planned: _Planned | None = None  # whole at any time: several threads may ask
 
-    def prepared(self, tensors: Mapping[str, Tensor]) -> Prepared:
-        """The plan for these tensors, or `Uncovered`."""
-        now: Versions = tuple((name, id(tensor), tensor._version) for name, tensor in tensors.items())
+    def planned(self, tensors: Mapping[str, Tensor]) -> PlannedProgram:
+        """The program with its plan for these tensors, or `Uncovered`."""
+        now: Versions = tuple((name, id(one), one._version, one.data_ptr()) for name, one in tensors.items())
         known = self._planned
-        if known is None or not known.valid(tensors, now):
+        if known is None or not known.valid(now):
             known = self._planned = _Planned.of(self.program, tensors, now)
             self.made += 1
-        if known.prepared is None:
+        if known.program is None:
             raise Uncovered(known.reason)
-        return known.prepared
+        return known.program
 
 
 def hindrance(sites: Iterable[nn.Module], tensors: Mapping[str, Tensor], batch: Batch) -> str:

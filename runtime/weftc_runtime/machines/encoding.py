@@ -20,6 +20,8 @@ from fractions import Fraction
 from math import frexp
 from zlib import crc32
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from weftc_runtime.errors import Uncovered
@@ -114,17 +116,20 @@ class LazyWrite:
         return self.place not in self.later
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
     """The instructions of a layer."""
 
     slots: tuple[SlotCode, ...]
     instructions: tuple[Instruction, ...]
     lazies: tuple[LazyWrite, ...]
-    written: tuple[Place, ...]
+    written: frozenset[Place]
     ends: tuple[int, ...]  # of every sub-layer: how many instructions there are up to here
     layers: int  # whose instructions these are: of one, or, where each has weights of its own, of all
-    code: Code
+    whole: npt.NDArray[np.int64]  # what the machine reads: see `Code`
+    real: npt.NDArray[np.float64]
+    chooses: npt.NDArray[np.bool_]  # by instruction
+    told: npt.NDArray[np.bool_]  # by instruction: whether reports count its rows
 
     def __str__(self) -> str:
         return "\n".join(f"{each.name:<10} {each.text}" for each in self.instructions)
@@ -191,13 +196,17 @@ class Encoder:
             fresh -= {place for place, ffn in self.derived.items() if place in made or self._origins(ffn) & made}
         self._check_lazies()
         lasting = tuple(lazy for lazy in self.lazies if lazy.lasts)
-        parts = tuple(self._slots()), tuple(self.instructions), lasting, tuple(self.written)
+        slots = tuple(self._slots())
+        parts = slots, tuple(self.instructions), lasting, frozenset(self.written)
         layers = self.program.layers if self.program.options.get("weights") == "unrolled" else 1
         if layers > 1 and (self.program.noises or lasting):
             raise Uncovered(
                 "every layer has weights of its own, and draws, or leaves rows to be made when they are read"
             )
-        return Encoded(*parts, tuple(ends), layers, self._code(parts[0]))
+        code = self._code(slots)
+        numbers = np.array(code.whole, dtype=np.int64), np.array(code.real, dtype=np.float64)
+        chooses, told = [each.name == "choose" for each in parts[1]], [each.path != "" for each in parts[1]]
+        return Encoded(*parts, tuple(ends), layers, *numbers, np.array(chooses, dtype=bool), np.array(told, dtype=bool))
 
     # ------------------------------------------------------------------ what is read and written
     def _subs(self) -> list[SublayerPlan]:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from weftc_runtime.data.batch import Batch
 from weftc_runtime.data.hooks import HookBlock, anyone_listens
-from weftc_runtime.data.reader import Batch
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.format.program import FFN, Attend, Head, Part, Program, ProgramStep
 from weftc_runtime.reference.backend import Reference

@@ -8,7 +8,7 @@ runs problem by problem (`apart` says why), and so does a batch that meets somet
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast, overload
 
@@ -178,6 +178,9 @@ class JoinedProblems(Sequence[Problem]):
     def __len__(self) -> int:
         return len(self._made)
 
+    def __iter__(self) -> Iterator[Problem]:
+        return map(self.__getitem__, range(len(self._made)))
+
     @overload
     def __getitem__(self, place: int) -> Problem: ...
     @overload
@@ -187,7 +190,7 @@ class JoinedProblems(Sequence[Problem]):
             return [self[number] for number in range(len(self))[place]]
         found = self._made[place]
         if found is None:
-            found = self._made[place] = self._make(range(len(self))[place])
+            found = self._made[place] = self._make(place if place >= 0 else len(self) + place)
         return found
 
     def alone(self) -> list[Problem]:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from weftc_runtime.machines.planned import PlannedBackend
 
 _GOING, DOUBT, LAYER = range(3)  # how a problem stands after a call
+MADE = (LAZY, NOISE, IDENTITY)  # kinds of slots that no array holds
+Arrays = tuple[Tensor | None, Tensor | None, Tensor | None]  # what a slot holds at first, and two rooms to write it to
 LONG = 1 << 33  # products in one call at most, so that a run can be interrupted
 
 
@@ -71,9 +73,10 @@ class NativeMachine:
     starts: dict[str, list[int]]  # of every stream: the first token of each problem, and the end of the last
     tiers: dict[str, Tiers] = field(default_factory=dict)
     settled: list[Tiers] = field(default_factory=list)  # by layer
-    _arrays: list[list[Any]] = field(default_factory=list)  # by slot: given, two rooms, values; tensors or None
+    _arrays: list[Arrays] = field(default_factory=list)  # by slot
     _handle: int = 0
     _done: int = 0
+    _work: int = 0  # scores times features of a layer, roughly
 
     @classmethod
     def of(cls, engine: PlannedBackend, problem: Problem, base: int, seeds: Sequence[int]) -> NativeMachine:
@@ -82,8 +85,8 @@ class NativeMachine:
         kernels = library()
         if kernels is None:
             raise Uncovered("there are no native kernels")
-        groups, state = engine.groups if problem.number < 0 else None, cast(dict[str, Residual], problem.residuals)
-        starts = {name: [0, len(z)] for name, z in state.items()} if groups is None else groups.starts
+        groups = engine.groups if problem.number < 0 else None
+        starts = {name: [0, len(z)] for name, z in problem.residuals.items()} if groups is None else groups.starts
         made = cls(engine, problem, plan, kernels, starts)
         made._bind(base, seeds)
         return made
@@ -99,37 +102,36 @@ class NativeMachine:
         return len(next(iter(self.starts.values()))) - 1
 
     def _bind(self, base: int, seeds: Sequence[int]) -> None:
-        written = set(self.plan.written)
+        written, problems, state = self.plan.written, self.problems, cast(dict[str, Residual], self.problem.residuals)
         pointers = np.zeros((len(self.plan.slots), 4), dtype=np.uint64)
         peaks = np.full(len(self.plan.slots), np.nan)
-        known = self.engine.cache.get(self.problem.number, {}).get("peaks", {})
+        known = self.engine.cache.get(self.problem.number, {}).get("peaks", {}) if problems == 1 else {}
         for number, slot in enumerate(self.plan.slots):
-            given = self._given(slot)
-            rooms = self._rooms(slot, slot.place in written)
-            self._arrays.append([given, *rooms])
-            for at, array in enumerate((given, *rooms)):
-                pointers[number, at] = 0 if array is None else address(array)
-            if given is not None and slot.kind == DENSE and self.problems == 1:
+            if slot.kind in MADE:
+                self._arrays.append((None, None, None))
+                continue
+            residual = state[slot.place[0]]
+            held = residual.stored.get(slot.place[1])
+            given = None if held is None else self._given(slot, held, len(residual))
+            tokens = problems if slot.kind == UNIFORM else len(residual)
+            changes = slot.place in written or slot.role == "derived"
+            arrays = (given, *(_rooms(slot, tokens) if changes else (None, None)))
+            self._arrays.append(arrays)
+            pointers[number, :3] = [0 if array is None else address(array) for array in arrays]
+            if known and given is not None and slot.kind == DENSE:
                 peak = known.get((given.data_ptr(), tuple(given.shape), given.stride()))
                 peaks[number] = np.nan if peak is None else peak[0]
-        code = np.array(self.plan.code.whole, dtype=np.int64), np.array(self.plan.code.real, dtype=np.float64)
         where = [np.array(self.starts[stream.name], dtype=np.int64) for stream in self.engine.program.streams]
         begins = np.array([each.ctypes.data for each in where], dtype=np.uint64)
         drawn = np.array(list(seeds), dtype=np.uint64)
-        lists = (code[0].ctypes.data, code[1].ctypes.data, pointers.ctypes.data, peaks.ctypes.data)
-        more = (self.problems, begins.ctypes.data, drawn.ctypes.data, self.engine.dtype == torch.float32, cores(), base)
+        lists = (self.plan.whole.ctypes.data, self.plan.real.ctypes.data, pointers.ctypes.data, peaks.ctypes.data)
+        more = (problems, begins.ctypes.data, drawn.ctypes.data, self.engine.dtype == torch.float32, cores(), base)
         self._handle = self.kernels.machine(*lists, *more)
         weakref.finalize(self, self.kernels.free_machine, self._handle)
+        self._work = self._scores()
 
-    def _residual(self, slot: SlotCode) -> Residual:
-        return cast(Residual, self.problem.residuals[slot.place[0]])
-
-    def _given(self, slot: SlotCode) -> Tensor | None:
+    def _given(self, slot: SlotCode, held: SlotValue, tokens: int) -> Tensor | None:
         """What a slot holds, as the machine holds it."""
-        residual = self._residual(slot)
-        held = residual.stored.get(slot.place[1])
-        if held is None or slot.kind in (LAZY, NOISE, IDENTITY):
-            return None
         dtype = torch.float32 if slot.single else torch.float64
         if slot.kind == INDEX:
             if isinstance(held, IndexSlot) and held.one_hot:
@@ -146,21 +148,7 @@ class NativeMachine:
             return held.value.to(dtype).contiguous()
         if isinstance(held, UniformSlot) and not bool(held.row.any()):
             return None
-        return held.rows(slice(0, len(residual))).to(dtype).contiguous()
-
-    def _rooms(self, slot: SlotCode, written: bool) -> tuple[Tensor | None, Tensor | None, None]:
-        if slot.kind in (LAZY, NOISE, IDENTITY) or not (written or slot.role == "derived"):
-            return None, None, None
-        tokens = self.problems if slot.kind == UNIFORM else len(self._residual(slot))
-        dtype = torch.float32 if slot.single else torch.float64
-
-        def room() -> Tensor:
-            if slot.kind == INDEX:
-                return torch.empty(tokens, dtype=torch.int32)
-            return torch.empty(tokens, slot.width, dtype=dtype)
-
-        one = room()
-        return one, one if slot.role in ("derived", "scratch") else room(), None
+        return held.rows(slice(0, tokens)).to(dtype).contiguous()
 
     # ------------------------------------------------------------------ running
     def run(self, many: int, until_stable: bool, still: Sequence[bool] = (False,)) -> tuple[list[int], list[bool]]:
@@ -168,7 +156,7 @@ class NativeMachine:
         for number, stands in enumerate(still):
             if stands:
                 self.kernels.stop(self._handle, number)
-        step, last = max(1, LONG // self._work()), 0
+        step, last = max(1, LONG // self._work), 0
         while True:
             last = min(many, last + step)
             status = self._to(last, -1, until_stable)
@@ -186,7 +174,7 @@ class NativeMachine:
         """Goes on to a layer, or an instruction, rows in doubt included; where every problem stands then."""
         status = np.zeros((self.problems, 5), dtype=np.int64)
         while True:
-            self.kernels.run(self._handle, last, stop, until_stable, self._work() * max(1, last), status)
+            self.kernels.run(self._handle, last, stop, until_stable, self._work * max(1, last), status)
             waiting = (status[:, 0] == DOUBT).nonzero()[0].tolist()
             for number in waiting:
                 self._settle(number, *status[number, 3:].tolist())
@@ -211,7 +199,7 @@ class NativeMachine:
                 self._count()
             yield found
 
-    def _work(self) -> int:
+    def _scores(self) -> int:
         """Scores times features of a layer, roughly."""
         total = 1
         for instruction in self.plan.instructions:
@@ -251,7 +239,7 @@ class NativeMachine:
         slot = self.plan.slots[at]
         first, last = self.starts[slot.place[0]][number : number + 2]
         rows = slice(number, number + 1) if slot.kind == UNIFORM else slice(first, last)
-        for array in self._arrays[at][:3]:
+        for array in self._arrays[at]:
             if where and array is not None and array[rows].data_ptr() == where:
                 return self._held(slot, array[rows], last - first)
         return UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64), last - first)
@@ -280,18 +268,17 @@ class NativeMachine:
         """Counts the rows of every tier, by head and by layer."""
         counts = np.zeros((self._done, len(self.plan.instructions), 3), dtype=np.int64)
         self.kernels.tiers(self._handle, self._done, counts.ctypes.data)
+        counts *= self.plan.told[:, None]
+        seen = counts.max(axis=(0, 2)).tolist()
+        counts[..., 2] = (counts[..., 2] - counts[..., 0] - counts[..., 1]) * self.plan.chooses  # those settled fast
+        every = zip(self.plan.instructions, seen, counts.sum(0).tolist(), strict=True)
+        for instruction, some, (bound, exact, fast) in every:
+            if some:
+                self.tiers.setdefault(instruction.path, Tiers()).include(Tiers(bound=bound, exact=exact, fast=fast))
         each = len(self.plan.ends) // self.plan.layers  # sub-layers
         ends = [0, *(self.plan.ends[each * layer - 1] for layer in range(1, self.plan.layers + 1))]
-        for layer, (first, last) in ((layer, span) for layer in counts.tolist() for span in pairwise(ends)):
-            total = Tiers()
-            ran = zip(self.plan.instructions[first:last], layer[first:last], strict=True)
-            for instruction, (bound, exact, rows) in ran:
-                if instruction.path and (bound or exact or rows):
-                    chooses = instruction.name == "choose"
-                    tiers = Tiers(bound=bound, exact=exact, fast=rows - bound - exact if chooses else 0)
-                    total.include(tiers)
-                    self.tiers.setdefault(instruction.path, Tiers()).include(tiers)
-            self.settled.append(total)
+        by_layer = np.stack([counts[:, first:last].sum(1) for first, last in pairwise(ends)], 1).reshape(-1, 3)
+        self.settled += [Tiers(bound=bound, exact=exact, fast=fast) for bound, exact, fast in by_layer.tolist()]
 
     def slots(self) -> dict[str, dict[str, SlotValue]]:
         """The slots that the layers have written."""
@@ -299,18 +286,19 @@ class NativeMachine:
         self.kernels.line_up(self._handle, empty.ctypes.data)
         found: dict[str, dict[str, SlotValue]] = {}
         then: dict[tuple[str, str], SlotValue] = {}
-        for number, slot in enumerate(self.plan.slots):
-            stream, name = slot.place
-            tokens = len(self._residual(slot))
+        for slot, (_, now, before), gone in zip(self.plan.slots, self._arrays, empty.max(axis=0).tolist(), strict=True):
             if slot.place not in self.plan.written:
                 continue
-            now, before = self._arrays[number][1:3]
-            nothing = UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64), tokens)
-            gone = slot.kind == LAZY or bool(empty[:, number].any())
-            held = nothing if gone else self._whole(slot, now, tokens)
+            stream, name = slot.place
+            tokens = self.starts[stream][-1]
+            held: SlotValue
+            if now is None or gone:
+                held = UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64), tokens)
+            else:
+                held = self._whole(slot, now, tokens)
             found.setdefault(stream, {})[name] = held
             if slot.role == "field" and slot.kind != LAZY:
-                then[slot.place] = self._whole(slot, before, tokens) if before is not None else nothing
+                then[slot.place] = held if before is None else self._whole(slot, before, tokens)
         for lazy in self.plan.lazies:
             stream, name = lazy.place
             found.setdefault(stream, {})[name] = self._lazy(lazy.attend, lazy.write, lazy.later, found, then)
@@ -349,6 +337,19 @@ class NativeMachine:
 
         deferred = LazySlot(len(start[write.stream]), slot.width, make, engine.device)
         return deferred.rounded(engine.dtype) if slot.role == "field" else deferred
+
+
+def _rooms(slot: SlotCode, tokens: int) -> tuple[Tensor, Tensor]:
+    """Where a slot is written, in turn."""
+    dtype = torch.float32 if slot.single else torch.float64
+
+    def room() -> Tensor:
+        if slot.kind == INDEX:
+            return torch.empty(tokens, dtype=torch.int32)
+        return torch.empty(tokens, slot.width, dtype=dtype)
+
+    one = room()
+    return one, one if slot.role in ("derived", "scratch") else room()
 
 
 def _copied(held: SlotValue) -> SlotValue:

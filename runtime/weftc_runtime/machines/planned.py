@@ -16,13 +16,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from weftc_runtime.data.reader import InputRows
+from weftc_runtime.data.batch import InputRows
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.exact.rows import all_finite, blocks
 from weftc_runtime.exact.weights import Weights
-from weftc_runtime.format.program import FFN, HARD, Program, ProgramStep
+from weftc_runtime.format.program import FFN, HARD, Embed, Program, ProgramStep
 from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines.conditions import are_distinct
@@ -36,8 +36,9 @@ from weftc_runtime.machines.heads_query import literal_head, query_head
 from weftc_runtime.machines.heads_segment import segment_head
 from weftc_runtime.machines.heads_stream import least_lead, spread_stream_head, stream_head
 from weftc_runtime.machines.heads_stream_joined import joined_stream_head
-from weftc_runtime.machines.joined import ProblemOffsets, apart, why_apart
+from weftc_runtime.machines.joined import ProblemOffsets, why_apart
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
+from weftc_runtime.machines.planned_program import PlannedProgram
 from weftc_runtime.machines.sharded import Bringing, SpreadScores, nothing_asked
 from weftc_runtime.machines.stored import stored
 from weftc_runtime.machines.tape import Tape
@@ -58,64 +59,43 @@ Sublayers = Iterator[dict[str, dict[str, SlotValue]]]
 class PlannedBackend:
     """One run of a plan."""
 
-    program: Program
-    prepared: Prepared
-    weights: Weights
+    shared: PlannedProgram
     dtype: torch.dtype
     device: torch.device
     scan: torch.device  # where best keys are looked for in float32
     batched: bool = False
+    collective: Collective = ALONE  # the processes that share some sets
+    deterministic: bool = False  # sums with soft weights are exact, as the reference makes them
     tiers: dict[str, Tiers] = field(default_factory=dict)
     leads: dict[tuple[str, str], float] = field(default_factory=dict)  # stream and head at finite temperature
     prefix: str = ""
     tap: Callable[[str, list[Problem]], None] | None = None  # told the state after a sub-layer
     cache: dict[int, dict[Any, Any]] = field(default_factory=dict)  # per problem
     groups: ProblemOffsets | None = None  # of the problems that are joined
-    collective: Collective = ALONE  # the processes that share some sets
-    deterministic: bool = False  # sums with soft weights are exact, as the reference makes them
+    program: Program = field(init=False)
+    prepared: Prepared = field(init=False)
+    weights: Weights = field(init=False)
+    sources: dict[str, dict[str, tuple[str, ...]]] = field(init=False)
     writer: Writer = field(init=False)
     bringing: Bringing = field(init=False)
     _numbers: dict[float, Tensor] = field(default_factory=dict)  # constants, shared by all problems
     derived_slots: DerivedSlots = field(init=False)
-    _plans: dict[int, tuple[AttendPlan | FFNPlan, ...]] = field(init=False)
-    sources: dict[str, dict[str, tuple[str, ...]]] = field(init=False)
-    _makers: dict[tuple[str, str], FFN] = field(init=False)
-    _made: tuple[int, dict[tuple[str, int], FFN]] | None = None
     _followed: dict[int, tuple[NativeMachine, Iterator[dict[str, dict[str, SlotValue]]]]] = field(
         default_factory=dict
     )  # problems that it runs
 
     def __post_init__(self) -> None:
-        self.derived_slots = DerivedSlots(self.program, self.weights)
+        shared = self.shared
+        self.program, self.prepared, self.weights = shared.program, shared.prepared, shared.weights
+        self.sources, self.derived_slots = shared.sources, shared.derived.fresh()
         self.writer = Writer(self.prepared, self.device, self.deterministic)
         self.bringing = Bringing(self.collective)
-        self._plans = {id(step): self.prepared.plan.steps[path] for path, step in self.program.places()}
-        self.sources, self._makers = {}, {}
-        for stream in self.program.streams:
-            found: dict[str, tuple[str, ...]] = {}
-            for ffn in stream.derived:
-                for slot in ffn.writes:
-                    found[slot] = self.prepared.ffn(ffn).reads.slots(stream)
-                    self._makers[stream.name, slot] = ffn
-            self.sources[stream.name] = found
 
     def scratch_copy(self) -> PlannedBackend:
         """The same run for steps whose results are not kept."""
-        other = PlannedBackend(
-            self.program,
-            self.prepared,
-            self.weights,
-            self.dtype,
-            self.device,
-            self.scan,
-            self.batched,
-            self.tiers,
-            self.leads,
-            cache=self.cache,
-            groups=self.groups,
-            collective=self.collective,
-            deterministic=self.deterministic,
-        )
+        kept = self.batched, self.collective, self.deterministic, self.tiers, self.leads
+        given = self.shared, self.dtype, self.device, self.scan, *kept
+        other = PlannedBackend(*given, cache=self.cache, groups=self.groups)
         other.derived_slots.ready = set(self.derived_slots.ready)
         return other
 
@@ -131,47 +111,48 @@ class PlannedBackend:
 
         `counts`: tokens of each. `peaks`: the largest size of the numbers that fill a slot, where it is known.
         """
-        forms = self.prepared.plan.forms
-        instructions = {(embed.stream, embed.slot): embed for embed in self.program.embedding}
         z: dict[str, Residual] = {}
         for stream in self.program.streams:
-            tokens, each = sum(counts[stream.name]), counts[stream.name][0]
+            many = counts[stream.name]
             slots: dict[str, SlotValue] = {}
-            for slot in stream.slots:
-                place = (stream.name, slot.name)
-                instruction = instructions.get(place)
-                if place in filled:
-                    if forms[place] in ("zero", "uniform"):
-                        raise Uncovered(f"{slot.name} of {stream.name} is given, but the plan knows it")
-                    given, peak = filled[place].to(self.dtype), peaks.get(place)
-                    slots[slot.name] = DenseSlot(given)
+            for one in self.shared.filled[stream.name]:
+                given = filled.get(one.place)
+                if given is not None:
+                    if one.known:
+                        raise Uncovered(f"{one.place[1]} of {stream.name} is given, but the plan knows it")
+                    given, peak = given.to(self.dtype), peaks.get(one.place)
+                    slots[one.place[1]] = DenseSlot(given)
                     if peak is not None:
                         note_peak(self.cache.setdefault(number, {}), given, peak)
-                elif instruction is not None and instruction.kind in ("one", "count"):
-                    source = counts[instruction.source] if instruction.kind == "count" else [1]
-                    if instruction.kind == "count":
-                        source = [self.collective.total(instruction.source, many) for many in source]
-                    if min(source) != max(source):
-                        slots[slot.name] = self._counted(source, counts[stream.name])
-                        continue
-                    value = float(source[0])
-                    if value not in self._numbers:
-                        self._numbers[value] = torch.full((1, 1), value, dtype=torch.float64, device=self.device)
-                    slots[slot.name] = UniformSlot(self._numbers[value], tokens)
-                elif instruction is not None and instruction.kind == "identity":
-                    order = torch.arange(each, dtype=torch.int32, device=self.device)
-                    slots[slot.name] = IndexSlot(tokens, each, order.repeat(len(counts[stream.name])))
-                elif instruction is not None and instruction.kind == "position":
-                    first = 1 + self.collective.rows(stream.name, 0)[0]
-                    places = [torch.arange(first, first + many, device=self.device) for many in counts[stream.name]]
-                    slots[slot.name] = DenseSlot(torch.cat(places).to(torch.float64)[:, None])
-            z[stream.name] = Residual(stream, tokens, slots, self._derive, self._bound, self.device)
+                elif one.embed is not None and (held := self._embedded(one.embed, counts, many)) is not None:
+                    slots[one.place[1]] = held
+            z[stream.name] = Residual(stream, sum(many), slots, self._derive, self._bound, self.device)
         return Problem(cast(dict[str, Tensor], z), number)
 
-    def _counted(self, numbers: Sequence[int], tokens: Sequence[int]) -> DenseSlot:
+    def _embedded(self, embed: Embed, counts: Mapping[str, Sequence[int]], many: Sequence[int]) -> SlotValue | None:
+        """What a slot holds from the start; `many`: the tokens of its stream, by problem."""
+        if embed.kind == "one":
+            return self._all_tokens([1], many)
+        if embed.kind == "count":
+            return self._all_tokens([self.collective.total(embed.source, each) for each in counts[embed.source]], many)
+        if embed.kind == "identity":
+            order = torch.arange(many[0], dtype=torch.int32, device=self.device)
+            return IndexSlot(sum(many), many[0], order.repeat(len(many)) if len(many) > 1 else order)
+        if embed.kind == "position":
+            first = 1 + self.collective.rows(embed.stream, 0)[0]
+            places = [torch.arange(first, first + each, device=self.device) for each in many]
+            return DenseSlot(torch.cat(places).to(torch.float64)[:, None])
+        return None
+
+    def _all_tokens(self, numbers: Sequence[int], many: Sequence[int]) -> SlotValue:
         """A number of each problem, for all its tokens."""
-        each, many = (torch.tensor(list(found), device=self.device) for found in (numbers, tokens))
-        return DenseSlot(each.to(torch.float64).repeat_interleave(many)[:, None])
+        if min(numbers) == max(numbers):
+            value = float(numbers[0])
+            if value not in self._numbers:
+                self._numbers[value] = torch.full((1, 1), value, dtype=torch.float64, device=self.device)
+            return UniformSlot(self._numbers[value], sum(many))
+        each, tokens = (torch.tensor(list(found), device=self.device) for found in (numbers, many))
+        return DenseSlot(each.to(torch.float64).repeat_interleave(tokens)[:, None])
 
     def _uniform(self, row: Tensor, tokens: int) -> UniformSlot:
         return UniformSlot(row.to(dtype=torch.float64, device=self.device), tokens)
@@ -193,7 +174,7 @@ class PlannedBackend:
     def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
         """The problems of a batch as one before the first step, where the plan allows it; `counts`: tokens of each."""
         many, plan = len(next(iter(counts.values()))), self.prepared.plan
-        why = apart(self.program, plan)
+        why = self.shared.apart
         if many < 2 or self.tap is not None or (why and not self._may_be_native()):
             return None
         searches = any(head.strategy in SCANNED for _, head in plan.heads())
@@ -260,7 +241,7 @@ class PlannedBackend:
 
     def apart(self, step: ProgramStep) -> str:
         """Why a step runs problem by problem; nothing where joined problems can run it."""
-        return why_apart(self._plans[id(step)])
+        return why_apart(self.shared.steps[id(step)])
 
     def noted(self) -> tuple[dict[str, Tiers], set[tuple[str, str]]]:
         """What steps add to besides the state of their problems."""
@@ -269,7 +250,7 @@ class PlannedBackend:
     def taken_back(self, noted: tuple[dict[str, Tiers], set[tuple[str, str]]]) -> None:
         """As it was, to run problem by problem from here on."""
         self.tiers, self.derived_slots.ready = noted
-        self.groups, self._made = None, None
+        self.groups = None
         self.cache.pop(-1, None)
 
     # ------------------------------------------------------------------ many layers at once
@@ -340,7 +321,7 @@ class PlannedBackend:
     # ------------------------------------------------------------------ derived slots
     def _derive(self, residual: Residual, slot: str) -> SlotValue:
         stream = residual.stream
-        ffn = self._makers.get((stream.name, slot))
+        ffn = self.shared.makers.get((stream.name, slot))
         width = stream.slot(slot).width
         if ffn is None or ffn not in self.derived_slots.active()[stream.name]:
             return self._uniform(torch.zeros(1, width), len(residual))
@@ -348,7 +329,7 @@ class PlannedBackend:
         return feed(plan, self.prepared.ffn(ffn), residual, self._exact_of(residual), self.prepared.tensors)[slot]
 
     def _bound(self, residual: Residual, slot: str) -> Tensor:
-        ffn = self._makers.get((residual.stream.name, slot))
+        ffn = self.shared.makers.get((residual.stream.name, slot))
         if ffn is None or ffn not in self.derived_slots.active()[residual.stream.name]:
             width = residual.stream.slot(slot).width
             return torch.zeros(1, width, dtype=torch.float64, device=self.device)
@@ -360,21 +341,12 @@ class PlannedBackend:
 
     def makers(self) -> dict[tuple[str, int], FFN]:
         """The map that makes each column of the derived slots that have a value."""
-        ready = len(self.derived_slots.ready)  # it only grows
-        if self._made is None or self._made[0] != ready:
-            active = self.derived_slots.active()
-            found = {}
-            for (stream, slot), ffn in self._makers.items():
-                if ffn in active[stream]:
-                    where = self.program.stream(stream).slot(slot)
-                    found.update({(stream, column): ffn for column in range(where.offset, where.offset + where.width)})
-            self._made = (ready, found)
-        return self._made[1]
+        return self.derived_slots.makers()
 
     # ------------------------------------------------------------------ steps
     def step(self, step: ProgramStep, problems: list[Problem], blocks: Iterable[Any], path: str, first: int) -> None:
         """Runs one step on all problems."""
-        plans = self._plans[id(step)]
+        plans = self.shared.steps[id(step)]
         with alone():
             seen = [self._one(plans, problem, path, first) for problem in problems]
         self.derived_slots.ready.update(step.writes)
@@ -560,8 +532,8 @@ def layers_at_a_time(program: Program, prepared: Prepared) -> str:
         return "none"
     if program.options.get("weights") != "unrolled" and may_tape(program, steps_of(program, prepared.plan)):
         return "many in one native call (heads over exponentials that are kept)"
-    weights, device = Weights(prepared.tensors), torch.device("cpu")
-    engine = PlannedBackend(program, prepared, weights, torch.float64, device, device)
+    device = torch.device("cpu")
+    engine = PlannedBackend(PlannedProgram.of(program, prepared), torch.float64, device, device)
     counts = {stream.name: [stream.size or 1] for stream in program.streams}
     try:
         found = encoded(engine, engine.embed({}, counts, 0, {}))

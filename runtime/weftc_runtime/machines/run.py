@@ -13,22 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from weftc_runtime.data.batch import Batch
 from weftc_runtime.data.hooks import HookBlock, LayerSites
 from weftc_runtime.data.noise import noise as draw
 from weftc_runtime.data.noise import noise_at
-from weftc_runtime.data.reader import Batch
 from weftc_runtime.data.results import Tiers, together
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.exact.rows import Rows
-from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
 from weftc_runtime.format.tensors import pattern_reads, slots_read, writes
 from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.machines.conditions import demand
-from weftc_runtime.machines.devices import Placement
 from weftc_runtime.machines.joined import JoinedProblems, ProblemOffsets, joined_as
 from weftc_runtime.machines.planned import PlannedBackend
-from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue
 from weftc_runtime.reference.backend import Reference
@@ -68,41 +65,28 @@ class Run:
     @classmethod
     def begin(
         cls,
-        program: Program,
-        weights: Weights,
-        dtype: torch.dtype,
+        engine: Reference | PlannedBackend,
         sites: Sites,
         batch: Batch,
         places: Mapping[str, tuple[str, str]],
         noise: Mapping[str, Any],
         layers: int,
-        placement: Placement,
-        prepared: Prepared | None = None,
-        collective: Collective = ALONE,
-        deterministic: bool = False,
-        literal: type[Reference] = Reference,
+        device: torch.device,
     ) -> Run:
-        """The residual right after the embedding; `places` says which slot each array of the batch fills.
-
-        With a prepared plan the planned backend runs, else the reference, or the kind of it that `literal` says.
-        """
-        device = placement.state
-        explicit = explicit_noise(program, noise, batch, layers, device)
+        """The residual right after the embedding; `places` says which slot each array of the batch fills."""
+        program = engine.program
+        explicit = explicit_noise(program, noise, batch, layers, device) if noise else {}
         still = [0] * batch.count, [False] * batch.count
-        if prepared is not None:
-            planned = PlannedBackend(program, prepared, weights, dtype, device, placement.scan, batch.batched)
-            if collective.size > 1:
-                planned = replace(planned, collective=collective, deterministic=deterministic)
-            planned.derived_slots.ready.update(places[name] for name in batch.values)
+        engine.derived_slots.ready.update(places[name] for name in batch.values)
+        if isinstance(engine, PlannedBackend):
 
             def held(number: int) -> Problem:
                 counts = {name: [layout.counts[number]] for name, layout in batch.layouts.items()}
                 filled = {places[name]: rows for name, rows in batch.of(number).items()}
                 peaks = {places[name]: rows.peak for name, rows in batch.values.items()} if batch.count == 1 else {}
-                return planned.embed(filled, counts, number, peaks)
+                return engine.embed(filled, counts, number, peaks)
 
-            return cls(program, sites, planned, batch, JoinedProblems(batch.count, held), places, explicit, *still)
-        engine = literal(program, weights, dtype, batch.batched)
+            return cls(program, sites, engine, batch, JoinedProblems(batch.count, held), places, explicit, *still)
         problems = []
         for number in range(batch.count):
             filled = {places[name]: rows for name, rows in batch.of(number).items()}
@@ -112,7 +96,6 @@ class Run:
             nulls = null_tokens(program, {name: len(z) for name, z in problem.residuals.items()}, device)
             problem.nulls = {name: enter(name, z) for name, z in nulls.items()}
             problems.append(problem)
-        engine.derived_slots.ready.update(places[name] for name in batch.values)
         engine.derived_slots.refresh(problems)
         return cls(program, sites, engine, batch, problems, places, explicit, *still)
 
@@ -154,6 +137,8 @@ class Run:
     # ------------------------------------------------------------------ steps that a plan does not cover
     def _steps(self, steps: Sequence[PlacedStep], numbers: Sequence[int], layer: int | None, path: str = "") -> None:
         """Steps of some problems, of a layer or around all. What the plan does not cover the reference takes over."""
+        if not steps:
+            return None
         problems, path = [self.problems[number] for number in numbers], path or "blocks"
 
         def go() -> None:
@@ -230,7 +215,7 @@ class Run:
         each = self.program.layers if is_unrolled(self.program) else 1  # layers at a time
         if each > 1 and (index or many < each):
             return 0
-        if _conditional(self.program) or many < 1 or all(self.stable) or self.collective.size > 1:
+        if self.engine.shared.conditional or many < 1 or all(self.stable) or self.collective.size > 1:
             return 0
         whole = self.joined is not None
         active = [self.joined] if self.joined is not None else self._active()
@@ -278,7 +263,7 @@ class Run:
 
     def join(self) -> None:
         """Lets the problems of a batch run as one from here on, where that may be."""
-        if isinstance(self.engine, PlannedBackend):
+        if isinstance(self.engine, PlannedBackend) and self.batch.count > 1:
             filled = {self.places[name]: rows for name, rows in self.batch.values.items()}
             counts = {name: layout.counts for name, layout in self.batch.layouts.items()}
             self.joined = self.engine.join(filled, counts)
@@ -352,24 +337,17 @@ class Run:
                 self.problems = self.problems.alone()
             self._steps([placed_step], range(len(self.problems)), None, "readout")
 
-    def _needed(self, asked: Iterable[ProgramOutput]) -> set[int]:
+    def _needed(self, asked: Iterable[ProgramOutput]) -> frozenset[int]:
         """The steps of the read-out that outputs depend on, through what later ones read of earlier ones."""
-        weights, bases = self.engine.weights, self.engine.derived_slots.bases.by_stream
-        streams = {stream.name: stream for stream in self.program.streams}
-        wanted: set[tuple[str, str]] = set()
-        for output in asked:
-            wanted |= {(output.stream, output.slot)} if output.head is None else set()
-            wanted |= pattern_reads(output, streams, weights, bases)
-        found: set[int] = set()
-        for index, step in reversed(list(enumerate(self.program.readout))):
-            for stream in self.program.streams:
-                for ffn in reversed(stream.derived):
-                    if wanted & {(stream.name, slot) for slot in ffn.writes}:
-                        wanted |= slots_read((ffn,), streams, weights, bases)
-            if wanted & set(writes(step)):
-                found.add(index)
-                wanted |= slots_read(step.sublayers, streams, weights, bases)
-        return found
+        if not self.program.readout:
+            return frozenset()
+        if not isinstance(self.engine, PlannedBackend):
+            return _steps_needed(self.program, asked, self.engine)
+        asked = tuple(asked)
+        known, key = self.engine.shared.needed, frozenset(map(id, asked))  # answers of the program, which stay
+        if key not in known:
+            known[key] = _steps_needed(self.program, asked, self.engine)
+        return known[key]
 
     def _read_together(self, step: ProgramStep, blocks: list[HookBlock], first: int) -> bool:
         """A step of the read-out on all problems at once, where that may be."""
@@ -498,6 +476,27 @@ class Run:
         return True
 
 
+def _steps_needed(
+    program: Program, asked: Iterable[ProgramOutput], engine: Reference | PlannedBackend
+) -> frozenset[int]:
+    weights, bases = engine.weights, engine.derived_slots.bases.by_stream
+    streams = {stream.name: stream for stream in program.streams}
+    wanted: set[tuple[str, str]] = set()
+    for output in asked:
+        wanted |= {(output.stream, output.slot)} if output.head is None else set()
+        wanted |= pattern_reads(output, streams, weights, bases)
+    found: set[int] = set()
+    for index, step in reversed(list(enumerate(program.readout))):
+        for stream in program.streams:
+            for ffn in reversed(stream.derived):
+                if wanted & {(stream.name, slot) for slot in ffn.writes}:
+                    wanted |= slots_read((ffn,), streams, weights, bases)
+        if wanted & set(writes(step)):
+            found.add(index)
+            wanted |= slots_read(step.sublayers, streams, weights, bases)
+    return frozenset(found)
+
+
 def _grouped(engine: Reference | PlannedBackend) -> ProblemOffsets:
     assert isinstance(engine, PlannedBackend)
     assert engine.groups is not None
@@ -507,13 +506,6 @@ def _grouped(engine: Reference | PlannedBackend) -> ProblemOffsets:
 def is_unrolled(program: Program) -> bool:
     """Whether every layer has weights of its own."""
     return program.options.get("weights") == "unrolled"
-
-
-def _conditional(program: Program) -> bool:
-    """Whether what a layer writes must meet a condition."""
-    written = {place for step in program.layer for place in step.writes}
-    checked = {(c.stream, slot) for c in program.conditions if c.kind != "margin" for slot in c.slots}
-    return bool(written & checked)
 
 
 def placed(steps: Sequence[ProgramStep], sites: nn.ModuleList) -> Iterator[PlacedStep]:

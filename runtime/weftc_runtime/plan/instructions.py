@@ -1,7 +1,7 @@
 """What a program became: how every slot is held and how every head, carry and feed-forward is carried out. Pure data.
 
 A plan is made from the structure of a program and the numbers in its tensors (`planning`), and is carried out by
-`linear`. It records which tensors it was made from: a changed weight makes it void.
+`machines`. A changed weight makes it void.
 
 Strategies of heads:
 
@@ -18,7 +18,7 @@ Strategies of heads:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from weftc_runtime.format.program import FFN, Attend, Head
@@ -27,7 +27,6 @@ TILED = frozenset({"softmax", "exp", "sum", "normalize", "lse", "max"})  # what 
 Strategy = Literal["self", "nearest", "best", "segment", "members", "queries", "stream", "literal"]
 Form = Literal["zero", "uniform", "sparse", "deferred", "dense"]
 KeptPart = tuple[int, tuple[int, ...]]  # number of a part of a score, and of the rows of its matrices
-Versions = tuple[tuple[str, int, int], ...]  # name, identity and version of every tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,6 @@ class Plan:
     steps: Mapping[str, tuple[SublayerPlan, ...]]
     forms: Mapping[tuple[str, str], Form]  # how every slot is held between steps
     derived: Mapping[tuple[str, str], FFNPlan]  # how derived slots are made when they are read
-    versions: Versions = field(default=(), repr=False)
 
     def heads(self) -> Iterator[tuple[str, HeadPlan]]:
         """Every head with the path of its step."""

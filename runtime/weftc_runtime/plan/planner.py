@@ -25,7 +25,6 @@ from weftc_runtime.plan.instructions import (
     Plan,
     SlotWrite,
     SublayerPlan,
-    Versions,
 )
 from weftc_runtime.plan.narrow import NarrowFFN
 from weftc_runtime.plan.reads import Reads
@@ -37,9 +36,9 @@ WIDE: frozenset[Form] = frozenset({"sparse", "deferred"})  # forms that are neve
 Forms = dict[tuple[str, str], Form]
 
 
-def make_plan(program: Program, tensors: Mapping[str, Tensor], versions: Versions = ()) -> Plan:
+def make_plan(program: Program, tensors: Mapping[str, Tensor]) -> Plan:
     """The plan of a program, or `Uncovered` with the reason."""
-    return _Planner(program, tensors).plan(versions)
+    return _Planner(program, tensors).plan()
 
 
 class _Planner:
@@ -58,7 +57,7 @@ class _Planner:
         self.changing = self._changing()
         self.staying = Staying(self.streams, self.tensors, self.forms, self.changing)
 
-    def plan(self, versions: Versions) -> Plan:
+    def plan(self) -> Plan:
         for stream in self.program.streams:
             if getattr(stream, "null", None):
                 raise Uncovered(f"stream {stream.name} has a null token")
@@ -73,7 +72,7 @@ class _Planner:
                 self._derived()
             empty &= self.zero  # a slot that any layer leaves filled may be filled when the next one starts
             if (self.forms, empty) == before:
-                return Plan(steps, dict(self.forms), dict(self.derived), versions)
+                return Plan(steps, dict(self.forms), dict(self.derived))
 
     # ------------------------------------------------------------------ forms
     def _embed(self) -> None:

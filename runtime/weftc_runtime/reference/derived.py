@@ -6,6 +6,8 @@ no error until something needs them: they are cleared, and the reason is kept wi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,14 @@ REASONS = 8  # rows of a fault that are named
 GROWING = ("product", "relu2", "relu", "abs", "copy")  # functions that have a value wherever their arguments have
 
 
+@dataclass(frozen=True, slots=True)
+class Active:
+    """The derived maps of every stream that can be carried out, and the one that makes each column."""
+
+    ffns: dict[str, tuple[FFN, ...]]
+    makers: dict[tuple[str, int], FFN]
+
+
 class DerivedSlots:
     """The derived slots of one run, and which slots have been set so far."""
 
@@ -31,9 +41,9 @@ class DerivedSlots:
         self.bases = Bases(program, weights)
         self.streams = {stream.name: stream for stream in program.streams}
         self.ready: set[tuple[str, str]] = set()
-        self._known = -1  # how many slots were ready when `_active` was made
-        self._active: dict[str, tuple[FFN, ...]] = {}
-        self._makers: dict[tuple[str, int], FFN] = {}
+        self._known = -1  # how many slots were ready when `_now` was made
+        self._now = Active({}, {})
+        self._by_ready: dict[frozenset[tuple[str, str]], Active] = {}
         self._slots: dict[tuple[str, str, bool], list[frozenset[str]]] = {}
         self._sources = {
             (stream.name, index): self._read(stream, ffn)
@@ -48,19 +58,37 @@ class DerivedSlots:
         tensors = {name: self.weights[name].detach().cpu().numpy() for name in names}
         return sources(stream, ffn, tensors, self.bases.by_stream.get(stream.name))
 
+    def fresh(self) -> DerivedSlots:
+        """The same slots in another run: none has been set."""
+        other = object.__new__(DerivedSlots)
+        other.__dict__.update(self.__dict__, ready=set(), _known=-1)
+        return other
+
     def active(self) -> dict[str, tuple[FFN, ...]]:
         """The derived maps whose sources have all been set."""
-        if self._known != len(self.ready):
-            self._known = len(self.ready)
-            self._active = {name: self._possible(stream) for name, stream in self.streams.items()}
-            self._makers = {
-                (name, self.bases.column(name, column)): ffn
-                for name, ffns in self._active.items()
-                for ffn in ffns
-                for slot in ffn.writes
-                for column in range(*self.streams[name].slot(slot).columns.indices(self.streams[name].width))
-            }
-        return self._active
+        return self._present().ffns
+
+    def makers(self) -> dict[tuple[str, int], FFN]:
+        """The map that makes each column of the derived slots that have a value."""
+        return self._present().makers
+
+    def _present(self) -> Active:
+        if self._known != len(self.ready):  # it only grows
+            self._known, ready = len(self.ready), frozenset(self.ready)
+            found = self._by_ready.get(ready)
+            self._now = self._by_ready[ready] = self._made() if found is None else found
+        return self._now
+
+    def _made(self) -> Active:
+        ffns = {name: self._possible(stream) for name, stream in self.streams.items()}
+        makers = {
+            (name, self.bases.column(name, column)): ffn
+            for name, some in ffns.items()
+            for ffn in some
+            for slot in ffn.writes
+            for column in self._columns(name, slot)
+        }
+        return Active(ffns, makers)
 
     def _possible(self, stream: Stream) -> tuple[FFN, ...]:
         known = {slot.name for slot in stream.slots if slot.role in ("constant", "scratch")}
@@ -74,8 +102,7 @@ class DerivedSlots:
 
     def exact(self, problem: Problem) -> RationalScores:
         """The residual as it is now: fields are data, derived slots are functions of them."""
-        self.active()
-        exact = RationalScores(self.exact_weights, problem.residuals, self._makers)
+        exact = RationalScores(self.exact_weights, problem.residuals, self.makers())
         return Blurred(exact) if self.bases.blurred else exact
 
     def radii(self, problem: Problem) -> dict[str, Tensor]:
