@@ -269,12 +269,12 @@ class NativeMachine:
         counts = np.zeros((self._done, len(self.plan.instructions), 3), dtype=np.int64)
         self.kernels.tiers(self._handle, self._done, counts.ctypes.data)
         counts *= self.plan.told[:, None]
-        seen = counts.max(axis=(0, 2)).tolist()
+        ran = counts.sum(0).sum(1).tolist()
         counts[..., 2] = (counts[..., 2] - counts[..., 0] - counts[..., 1]) * self.plan.chooses  # those settled fast
-        every = zip(self.plan.instructions, seen, counts.sum(0).tolist(), strict=True)
-        for instruction, some, (bound, exact, fast) in every:
-            if some:
-                self.tiers.setdefault(instruction.path, Tiers()).include(Tiers(bound=bound, exact=exact, fast=fast))
+        for at, (bound, exact, fast) in enumerate(counts.sum(0).tolist()):
+            if ran[at]:
+                path = self.plan.instructions[at].path
+                self.tiers.setdefault(path, Tiers()).include(Tiers(bound=bound, exact=exact, fast=fast))
         each = len(self.plan.ends) // self.plan.layers  # sub-layers
         ends = [0, *(self.plan.ends[each * layer - 1] for layer in range(1, self.plan.layers + 1))]
         by_layer = np.stack([counts[:, first:last].sum(1) for first, last in pairwise(ends)], 1).reshape(-1, 3)
@@ -286,7 +286,9 @@ class NativeMachine:
         self.kernels.line_up(self._handle, empty.ctypes.data)
         found: dict[str, dict[str, SlotValue]] = {}
         then: dict[tuple[str, str], SlotValue] = {}
-        for slot, (_, now, before), gone in zip(self.plan.slots, self._arrays, empty.max(axis=0).tolist(), strict=True):
+        for slot, (_, now, before), gone in zip(
+            self.plan.slots, self._arrays, empty.max(axis=0, initial=0).tolist(), strict=True
+        ):
             if slot.place not in self.plan.written:
                 continue
             stream, name = slot.place
