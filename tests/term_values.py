@@ -8,7 +8,7 @@ of the exact executor. Nothing of the kernel is used but the table of its atoms.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from weftc.exact import Number, Undecided, exact
 from weftc.exact.numbers import ONE, ZERO, total
 from weftc.exact.weightings import number, weights
-from weftc.prover.kernel import Application, WeighingTerm
+from weftc.prover.kernel import Application, Kernel, WeighingTerm
 from weftc.prover.kernel.polynomials import Frozen, Mono
 from weftc.prover.kernel.terms import Atom, ChoiceTerm, Terms
 from weftc_runtime.format.program import Weighting
@@ -206,12 +206,38 @@ def holds(kernel: Terms, one: Application, seed: int) -> bool | None:
         return None
 
 
+def known_of(kernel: Kernel, a: int, seed: int) -> bool | None:
+    """Whether what the kernel knows of an atom without asking is true at a point; None where nothing can be said."""
+    world, atom = World(kernel, seed), kernel.atoms[a]
+    try:
+        value = world.atom(a, _places(world, range(len(atom.tokens)), seed))
+    except (NoClaim, Undecided):
+        return None
+    bit = not kernel.is_bit(a) or value in (ZERO, ONE)
+    return bit and (a not in kernel.positive or value.sign() > 0) and (not kernel.never_negative(a) or value.sign() >= 0)
+
+
+def not_negative(kernel: Terms, frozen: Frozen, seed: int) -> bool | None:
+    """Whether a polynomial in names of its own is not negative at a point; None where nothing can be said."""
+    world = World(kernel, seed)
+    names = {token for mono, _ in frozen for a, _ in mono for token in kernel.atoms[a].tokens}
+    try:
+        return world.value(frozen, _places(world, names, seed)).sign() >= 0
+    except (NoClaim, Undecided):
+        return None
+
+
 def _tokens(world: World, one: Application, seed: int) -> dict[int, int]:
     """Places for all tokens that are spoken of; of whichever set they are, there are that many."""
-    rng = random.Random(f"{seed} tokens")
     names = {
         token for mono in _monos((one.operands, one.result)) for a, _ in mono for token in world.kernel.atoms[a].tokens
     }
+    return _places(world, names, seed)
+
+
+def _places(world: World, names: Iterable[int], seed: int) -> dict[int, int]:
+    """Places for tokens that are spoken of by name."""
+    rng = random.Random(f"{seed} tokens")
     least = min((world.size(name) for name in _sets(world.kernel)), default=1)
     return {token: rng.randrange(least) for token in sorted(names)}
 

@@ -13,6 +13,7 @@ FRAME = """algorithm t
 tokens  i, l in points
         j, h in centers : 3
 inputs  x[i] : R,  c[j] : R
+param   size = 2,  three = 3
 layer
   {}
 outputs {}
@@ -39,6 +40,7 @@ WANTED: dict[str, Any] = {
     "x[i] = sum[l] 1 where l != i and (x[l] - 2 * x[i]) = 1": [0.0, 1.0, 0.0, 1.0],
     "x[i] = sum[l] 1 where x[l] != x[i]": [3.0] * 4,
     "x[i] = sum[l] 1 where l = i and x[l] != 4": [1.0, 1.0, 0.0, 1.0],
+    "x[i] = sum[l] x[l] where (sum[j] c[j] where size != three) > 0 and l <= i": np.cumsum(X),
 }
 
 

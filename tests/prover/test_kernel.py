@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from campaign import originals
 from hostile_heads import Builder, everyone
-from term_values import holds
+from term_values import holds, known_of, not_negative
 from weftc.compiling import at_temperature, compile
 from weftc.core.source import Source
 from weftc.core.styles import Styles
@@ -64,7 +64,7 @@ WEIGHINGS = (
     *(WeighingTerm("top", count=count) for count in (1, 2)),
     WeighingTerm("top", percent=Fraction(50)),
     WeighingTerm("normmax", gamma=Fraction(1)),
-    *(WeighingTerm(kind) for kind in ("sparsemax", "softmax", "normalize", "sum", "exp")),
+    *(WeighingTerm(kind) for kind in ("sparsemax", "entmax15", "softmax", "normalize", "sum", "exp")),
 )
 RULE = st.sampled_from(WEIGHINGS)
 NUMBERS = st.sampled_from([1, -1, 2, -2, 3, Fraction(1, 2), Fraction(-3, 4), 4])
@@ -195,6 +195,16 @@ def assert_true(terms: Terms, applications: Iterable[Application], points: int) 
     return seen
 
 
+def assert_known(kernel: Kernel, points: int) -> None:
+    """Signs, bits and zeros that the kernel takes for granted, at points."""
+    for seed in range(points):
+        for a, atom in enumerate(kernel.atoms):
+            told = known_of(kernel, a, seed)
+            assert told is not False, f"{atom} is not what it is taken for at point {seed}"
+        for frozen in sorted(kernel.squares):
+            assert not_negative(kernel, frozen, seed) is not False, f"{frozen} is negative at point {seed}"
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_every_application_of_a_rule_is_true(data: st.DataObject) -> None:
@@ -207,6 +217,7 @@ def test_every_application_of_a_rule_is_true(data: st.DataObject) -> None:
         equal(kernel, quotient, p)
         equal(kernel, quotient, kernel.multiply(p, subtract(number(1), kernel.nothing(q))))
     assert_true(kernel, kernel.journal.applications, 3)
+    assert_known(kernel, 3)
 
 
 # ---- each rule by itself ---------------------------------------------------------------------------------------------
@@ -320,7 +331,8 @@ def divided(kernel: Kernel) -> None:
 
 
 def compared(kernel: Kernel) -> None:
-    for p in (field_(kernel, "x"), field_(kernel, "w"), field_(kernel, "y"), kernel.square([field_(kernel, "x")])):
+    x, w, y = (field_(kernel, name) for name in "xwy")
+    for p in (x, w, y, kernel.square([x]), kernel.inverse(x), kernel.nothing(x), kernel.sign(x), kernel.relu(x)):
         for shift in (-1, Fraction(-1, 2), 0, 1):
             for sign in (1, -1, 3):
                 moved = scale(add(p, number(shift)), sign)

@@ -159,6 +159,20 @@ def answered_by_a_slot_without_a_value() -> Checkpoint:
     return over_what_is_used(replace(base.program, outputs=outputs, readout=()), base)
 
 
+ASKED = """algorithm asked
+tokens  i, l in points
+inputs  x[i] : R
+layer
+  s[i] = sum[l] {}
+outputs s
+"""
+
+
+def divides_instead_of_asking() -> Checkpoint:
+    """The spec counts tokens whose quotient is large; the file adds up the quotients."""
+    return replace(compile(ASKED.format("(1 / x[l] else 0)")), spec_text=ASKED.format("1 where (1 / x[l] else 0) >= 0.5"))
+
+
 def over_what_is_used(program: ir.Program, base: Checkpoint) -> Checkpoint:
     return replace(base, program=program, tensors={name: base.tensors[name] for name in program.tensors()})
 
@@ -173,6 +187,7 @@ HOSTILE: dict[str, Changed] = {
     },
     "a head weighs by a field that is not set": weighed_by_a_field_that_is_not_set,
     "an answer is read where there is no value": answered_by_a_slot_without_a_value,
+    "a quotient for the question whether it is large": divides_instead_of_asking,
     "signed weights without a mass": lambda: signed(False),
     "signed weights without a mass, with the self key's": lambda: signed(True),
     **{f"y changes after {layers} layers": (lambda layers=layers: delayed(layers)) for layers in (1, 2, 3, 4, 9, 40)},

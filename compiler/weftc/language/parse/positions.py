@@ -68,7 +68,7 @@ class _Positions:
         """A value in which an index alone is its position."""
         if isinstance(node, Ref) and not node.indices and node.name in self.indices:
             return Position(node.span, node.name)
-        if isinstance(node, Ref | ReadAt):
+        if isinstance(node, Ref | ReadAt | Different):
             return self.rewrite(node, depth)
         return inside(node, lambda below: self.number(below, depth))
 

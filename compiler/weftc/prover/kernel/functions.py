@@ -287,7 +287,7 @@ class Functions(Products):
         table = self._truth_table(op, p)
         if table is None:
             return self.lifted(lambda inside: self._compare(op, inside), p)
-        if len(p) > 1:
+        if constant(p) is None:
             self.journal.note("comparison of a bit", op, (freeze(p),), freeze(table))
         return table
 
@@ -308,8 +308,9 @@ class Functions(Products):
         return add(number(low), scale({mono: 1}, high - low))
 
     def is_bit(self, a: int) -> bool:
-        """Whether an atom is 0 or 1."""
-        return a in self.special and self.atoms[a].kind not in ("sqrt", "relu", "sign")
+        """Whether an atom is 0 or 1: an indicator, or an entry of a one-hot row."""
+        atom = self.atoms[a]
+        return atom.kind in INDICATORS or (atom.kind == "field" and atom.data[0] in self.onehot)
 
     def _compare(self, op: str, p: Poly) -> Poly:
         size, rest = _apart(p)

@@ -181,7 +181,7 @@ class Terms:
 
     def _even(self, a: int) -> Number:
         """The least power to which an atom is >= 0."""
-        return 1 if self._nonnegative(a) else 2
+        return 1 if self.never_negative(a) else 2
 
     def choice(self, what: ChoiceTerm) -> int:
         """The number of a choice."""
@@ -278,7 +278,7 @@ class Terms:
         """Whether p is known to be >= 0: a sum of squares, or of products of factors that are."""
         if not p or self.as_square(p) in self.squares or self.is_termwise_nonnegative(p):
             return True
-        rest = self._without(p, self._nonnegative)
+        rest = self._without(p, self.never_negative)
         return rest is not p and self.as_square(rest) in self.squares
 
     def as_square(self, p: Poly) -> Frozen:
@@ -300,9 +300,10 @@ class Terms:
 
     def is_termwise_nonnegative(self, p: Poly) -> bool:
         """Whether every term is known to be >= 0."""
-        return all(c > 0 and all(power % 2 == 0 or self._nonnegative(a) for a, power in mono) for mono, c in p.items())
+        return all(c > 0 and all(power % 2 == 0 or self.never_negative(a) for a, power in mono) for mono, c in p.items())
 
-    def _nonnegative(self, a: int) -> bool:
+    def never_negative(self, a: int) -> bool:
+        """Whether an atom is known to be >= 0."""
         atom = self.atoms[a]
         match atom.kind:
             case "above" | "atleast" | "nothing" | "differ" | "sqrt" | "relu":
@@ -312,7 +313,7 @@ class Terms:
             case "weight":
                 return bool(atom.data[2] != "best")
             case "sum":
-                return all(power % 2 == 0 or self._nonnegative(b) for b, power in atom.data[1])
+                return all(power % 2 == 0 or self.never_negative(b) for b, power in atom.data[1])
             case "inverse":
                 return self.is_nonnegative(dict(atom.data))
         return a in self.positive
