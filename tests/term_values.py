@@ -210,11 +210,13 @@ def known_of(kernel: Kernel, a: int, seed: int) -> bool | None:
     """Whether what the kernel knows of an atom without asking is true at a point; None where nothing can be said."""
     world, atom = World(kernel, seed), kernel.atoms[a]
     try:
-        value = world.atom(a, _places(world, range(len(atom.tokens)), seed))
+        value = world.mono(((a, 1),), _places(world, atom.tokens, seed))
     except (NoClaim, Undecided):
         return None
     bit = not kernel.is_bit(a) or value in (ZERO, ONE)
-    return bit and (a not in kernel.positive or value.sign() > 0) and (not kernel.never_negative(a) or value.sign() >= 0)
+    return (
+        bit and (a not in kernel.positive or value.sign() > 0) and (not kernel.never_negative(a) or value.sign() >= 0)
+    )
 
 
 def not_negative(kernel: Terms, frozen: Frozen, seed: int) -> bool | None:

@@ -170,7 +170,16 @@ outputs s
 
 def divides_instead_of_asking() -> Checkpoint:
     """The spec counts tokens whose quotient is large; the file adds up the quotients."""
-    return replace(compile(ASKED.format("(1 / x[l] else 0)")), spec_text=ASKED.format("1 where (1 / x[l] else 0) >= 0.5"))
+    return replace(
+        compile(ASKED.format("(1 / x[l] else 0)")), spec_text=ASKED.format("1 where (1 / x[l] else 0) >= 0.5")
+    )
+
+
+def forgets_which_keys_are_read(spec: str, file: str) -> Checkpoint:
+    """The `else` of the spec is taken for other keys than that of the file."""
+    return replace(
+        compile(ASKED.replace("= sum[l] {}", f"= {file}")), spec_text=ASKED.replace("= sum[l] {}", f"= {spec}")
+    )
 
 
 def over_what_is_used(program: ir.Program, base: Checkpoint) -> Checkpoint:
@@ -188,6 +197,15 @@ HOSTILE: dict[str, Changed] = {
     "a head weighs by a field that is not set": weighed_by_a_field_that_is_not_set,
     "an answer is read where there is no value": answered_by_a_slot_without_a_value,
     "a quotient for the question whether it is large": divides_instead_of_asking,
+    "an else for keys that are not read": lambda: forgets_which_keys_are_read(
+        "(sum[l] (1 / x[l]) where x[l] >= x[i]) else 9", "(sum[l] (1 / x[l]) where x[l] > x[i]) else 9"
+    ),
+    "an else within the sum": lambda: forgets_which_keys_are_read(
+        "(sum[l] 1 / x[l]) else 0", "sum[l] (1 / x[l] else 0)"
+    ),
+    "an else of one key for another": lambda: forgets_which_keys_are_read(
+        "(sum[l] 1 / x[l]) else 9", "(sum[l] 1 / x[l]) else 8"
+    ),
     "signed weights without a mass": lambda: signed(False),
     "signed weights without a mass, with the self key's": lambda: signed(True),
     **{f"y changes after {layers} layers": (lambda layers=layers: delayed(layers)) for layers in (1, 2, 3, 4, 9, 40)},

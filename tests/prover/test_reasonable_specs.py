@@ -37,6 +37,9 @@ SPECS = {
     " then t[j] = mean[i] |x[i] - c[j]|^2 weighted (y[i,j] * mass[i]) else 0",
     "rates by counts": NEAREST
     + "t[j] = t[j] + (sum[i] y[i,j]) then c[j] = c[j] + (sum[i] y[i,j] * (x[i] - c[j])) / t[j] else c[j]",
+    "an else around a sum of quotients": "b[i] = (sum[l] (w[l] / u[l]) where w[l] > w[i]) else 9",
+    "an else around logarithms": "b[i] = w[i] + (mean[l] log(u[l]) where i != l) else w[i]",
+    "an else around the largest quotient": "b[i] = (max[l] 1 / u[l]) - (sum[l] softmax[l](-1 / u[l]) * w[l]) else 0",
     "a flat kernel": "x[i] = mean[l] x[l] where |x[i] - x[l]|^2 <= 4 else x[i]",
     "polynomial kernels": "f[i] = sum[l] (1 + <x[i], x[l]>)^2 * u[l]"
     "  e[j] = sum[i] (<x[i], c[j]> + 0.5)^3 * u[i]  c[j] = c[j]",

@@ -110,8 +110,12 @@ def _given(checked: Checked) -> frozenset[str]:
     return frozenset(name for name, one in checked.fields.items() if one.role != "computed")
 
 
+def _equations(spec: Spec) -> Iterator[Equation]:
+    return (equation for step in spec.steps for equation in step.equations)
+
+
 def _shown(spec: Spec) -> tuple[Output, ...]:
-    names = dict.fromkeys(e.target.name for step in spec.steps for e in step.equations)
+    names = dict.fromkeys(equation.target.name for equation in _equations(spec))
     return tuple(Output(NOWHERE, Ref(NOWHERE, name, ()), Ref(NOWHERE, name, ())) for name in names)
 
 
@@ -308,7 +312,8 @@ def _with_answers(rng: Random, spec: Spec) -> Spec:
     """The spec with an expression among its outputs, and an objective, now and then."""
     checked = accepted(spec)
     assert checked is not None
-    words = Vocabulary.of(checked, frozenset(n for n, one in checked.fields.items() if one.role != "random"))
+    targets = {one.target.name for one in (*spec.inputs, *spec.state, *_equations(spec))}
+    words = Vocabulary.of(checked, frozenset(targets))  # of the fields, those that the text speaks of
     expressions = RandomExpressions(rng, words)
     if rng.random() < 0.3:
         first = rng.choice(list(words.sets.values()))[0]

@@ -7,7 +7,7 @@ candidates that the radius cannot tell apart count as tied, and the row is repor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from itertools import pairwise
 from math import inf, nextafter
@@ -147,12 +147,14 @@ class _Argmax:
 
     def _settle(self, row: int, leaders: list[int], near: list[int]) -> tuple[list[int], int]:
         split = self.weighting.ties == "split"
+        values = _exact_scores(self.low[row], self.high[row], {*leaders, *near})
+        tier = EXACT if values is None else BOUND
         try:
-            values = {key: self.oracle(row, key) for key in leaders}
-            floor = max(values.values()) - self.weighting.epsilon
+            values = values or {key: self.oracle(row, key) for key in leaders}
+            floor = max(values[key] for key in leaders) - self.weighting.epsilon
             if split:
-                return [key for key in leaders if values[key] >= floor], EXACT
-            return [next(k for k in near if (values[k] if k in values else self.oracle(row, k)) >= floor)], EXACT
+                return [key for key in leaders if values[key] >= floor], tier
+            return [next(k for k in near if (values[k] if k in values else self.oracle(row, k)) >= floor)], tier
         except NotRational:
             return leaders if split else near[:1], UNDECIDED
 
@@ -180,9 +182,8 @@ class _Top:
 
     def _settle(self, row: int, doubt: list[int], left: int) -> tuple[list[int], int]:
         keep_ties = self.weighting.percent is not None
-        low, high = self.low[row, doubt], self.high[row, doubt]
-        if bool((low == high).all()):  # exact scores: ties are ties
-            values = {key: Fraction(float(value)) for key, value in zip(doubt, low, strict=True)}
+        values = _exact_scores(self.low[row], self.high[row], doubt)
+        if values is not None:
             return _best(values, left, keep_ties), BOUND
         try:
             values = {key: self.oracle(row, key) for key in doubt}
@@ -262,6 +263,14 @@ def _best(values: dict[int, Fraction], left: int, keep_ties: bool) -> list[int]:
         return ordered[:left]
     boundary = values[ordered[left - 1]]
     return [key for key in ordered if values[key] >= boundary]
+
+
+def _exact_scores(low: Tensor, high: Tensor, keys: Collection[int]) -> dict[int, Fraction] | None:
+    """The scores of keys whose intervals are points: doubles are fractions. None where one is wider."""
+    at = list(keys)
+    if not bool((low[at] == high[at]).all()):
+        return None
+    return {key: Fraction(float(value)) for key, value in zip(at, low[at], strict=True)}
 
 
 def _first(mask: Tensor) -> Tensor:

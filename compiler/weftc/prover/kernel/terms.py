@@ -300,7 +300,7 @@ class Terms:
 
     def is_termwise_nonnegative(self, p: Poly) -> bool:
         """Whether every term is known to be >= 0."""
-        return all(c > 0 and all(power % 2 == 0 or self.never_negative(a) for a, power in mono) for mono, c in p.items())
+        return all(c > 0 and all(n % 2 == 0 or self.never_negative(a) for a, n in mono) for mono, c in p.items())
 
     def never_negative(self, a: int) -> bool:
         """Whether an atom is known to be >= 0."""

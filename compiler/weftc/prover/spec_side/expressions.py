@@ -8,7 +8,8 @@ indicators that are 1 there, and the value is 0 by convention, until an `else` t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
@@ -37,6 +38,8 @@ class SpecExpressions(ABC):
         self.params, self.state = params, dict(state)
         self._known: dict[object, tuple[object, object]] = {}
         self._free: dict[int, tuple[object, frozenset[str]]] = {}
+        self.guarded = False  # inside an `else`
+        self.filled = False  # inside a sum inside an `else`: what is undefined has some value, and the sum is not used
 
     # ---- equations ---------------------------------------------------------------------------------------------------
 
@@ -67,7 +70,8 @@ class SpecExpressions(ABC):
     def value(self, node: Expr, env: Env) -> Value:
         """The value of an expression at tokens."""
         free = self.free(node)
-        key = (id(node), tuple(sorted((i, t.place, t.name) for i, t in env.items() if i in free)))
+        at = tuple(sorted((i, t.place, t.name) for i, t in env.items() if i in free))
+        key = (id(node), at, self.guarded, self.filled)
         if key not in self._known:
             self._known[key] = (node, self._value(node, env))
         found = self._known[key][1]
@@ -112,11 +116,15 @@ class SpecExpressions(ABC):
                     return Value((number(token.place + 1),))
                 return Value((algebra.atom("position", token.set, (token.name,)),))
             case ast.Reduce():
-                return self._reduce(node, env)
+                with self._reading(self.guarded, self.guarded):
+                    return self._reduce(node, env)
             case ast.Weigh():
-                return self._weight(node, env)
+                with self._reading(self.guarded, self.guarded):
+                    return self._weight(node, env)
             case ast.Else(body=body, fallback=fallback):
-                return self._otherwise(self.value(body, env), self.value(fallback, env), node)
+                with self._reading(True, self.filled):
+                    first = self.value(body, env)
+                return self._otherwise(first, self.value(fallback, env))
             case ast.Neg(body=body):
                 return self._each(self.value(body, env), lambda p: scale(p, -1))
             case ast.Percent(body=body):
@@ -143,9 +151,30 @@ class SpecExpressions(ABC):
             case ast.Call(function=function, body=body):
                 value = self.value(body, env)
                 lacking = [one for p in value.rows for one in algebra.without_value(function, p)]
-                return self._undefined(self._each(value, lambda p: algebra.apply(function, p)), lacking)
+                return self._undefined(self._each(value, lambda p: self._apply(function, p)), lacking)
             case ast.Binary(op=op, left=left, right=right):
                 return self._binary(op, self.value(left, env), self.value(right, env))
+
+    @contextmanager
+    def _reading(self, guarded: bool, filled: bool) -> Iterator[None]:
+        """Reads expressions inside an `else`, or inside a sum inside one."""
+        before = self.guarded, self.filled
+        self.guarded, self.filled = guarded, filled
+        try:
+            yield
+        finally:
+            self.guarded, self.filled = before
+
+    def _inverse(self, p: Poly) -> Poly:
+        """1/p; where p is zero it has no value, and may be anything: zero, or one where sums are filled."""
+        return self.algebra.inverse(add(p, self.algebra.nothing(p)) if self.filled else p)
+
+    def _apply(self, function: str, p: Poly) -> Poly:
+        """A function; where it has no value it may be anything: where sums are filled, what it is of one."""
+        algebra = self.algebra
+        if self.filled and function == "log" and not algebra.is_positive(p):
+            p = add(algebra.relu(p), subtract(ONE, algebra.compare(">", p)))
+        return self._inverse(p) if function == "reciprocal" else algebra.apply(function, p)
 
     def _reference(self, node: ast.Ref, env: Env) -> Value:
         if node.name in self.checked.lets:
@@ -185,13 +214,14 @@ class SpecExpressions(ABC):
 
     def _joined(self, a: Value, b: Value, rows: Sequence[Poly], vector: bool) -> Value:
         """A function of two values: it has none where one of them has none."""
-        return Value(tuple(rows), a.undefined + b.undefined, vector, a.loose or b.loose, a.errors + b.errors)
+        undefined, errors, caught = a.undefined + b.undefined, a.errors + b.errors, a.caught + b.caught
+        return Value(tuple(rows), undefined, vector, errors, caught, a.loose or b.loose)
 
     def _inner(self, a: Value, b: Value) -> Poly:
         return self.algebra.dot(*matched(a, b))
 
     def _power(self, p: Poly, exponent: int) -> Poly:
-        return self.algebra.power(p if exponent >= 0 else self.algebra.inverse(p), abs(exponent))
+        return self.algebra.power(p if exponent >= 0 else self._inverse(p), abs(exponent))
 
     def _unit(self, value: Value) -> Value:
         algebra = self.algebra
@@ -213,25 +243,26 @@ class SpecExpressions(ABC):
             case "./":
                 if not all(b.rows):
                     raise Unproved("a division by zero")
-                rows = [algebra.multiply(p, algebra.inverse(q)) for p, q in zip(left, right, strict=True)]
+                rows = [algebra.multiply(p, self._inverse(q)) for p, q in zip(left, right, strict=True)]
                 b = self._undefined(b, [one for q in b.rows for one in algebra.zeros(q)])
             case _:
                 if any(not q for q in b.rows):
                     raise Unproved("a division by zero")
-                inverse = algebra.inverse(b.poly)
+                inverse = self._inverse(b.poly)
                 rows = [algebra.multiply(p, inverse) for p in left]
                 b = self._undefined(b, algebra.zeros(b.poly))
         return self._joined(a, b, rows, a.vector or b.vector)
 
-    def _otherwise(self, body: Value, fallback: Value, node: ast.Else) -> Value:
+    def _otherwise(self, body: Value, fallback: Value) -> Value:
         """The body where it has a value, else the fallback."""
         if body.loose:
-            raise Unproved("an `else` around a sum of values that may be undefined")
+            raise Unproved("an `else` around a sum, with weights of any sign, of values that may be undefined")
         algebra = self.algebra
-        if not body.undefined:
+        lacking = dict.fromkeys(map(freeze, body.undefined + body.caught))
+        if not lacking:
             return body
         there = ONE
-        for empty in dict.fromkeys(map(freeze, body.undefined)):
+        for empty in lacking:
             there = algebra.multiply(there, subtract(ONE, dict(empty)))
         missing = subtract(ONE, there)
         left, right = matched(body, fallback)
@@ -240,9 +271,9 @@ class SpecExpressions(ABC):
             for p, q in zip(left, right, strict=True)
         )
         undefined = tuple(one for p in fallback.undefined if (one := algebra.multiply(p, missing)))
-        errors = [one for p in body.errors if (one := algebra.multiply(p, there))]
-        errors += [one for p in fallback.errors if (one := algebra.multiply(p, missing))]
-        return Value(rows, undefined, body.vector or fallback.vector, fallback.loose, tuple(errors))
+        errors = tuple(one for p in fallback.errors if (one := algebra.multiply(p, missing)))
+        caught = tuple(one for p in fallback.caught if (one := algebra.multiply(p, missing)))
+        return Value(rows, undefined, body.vector or fallback.vector, errors, caught, fallback.loose)
 
     # ---- conditions --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Literal
 from weftc.core import syntax as ast
 from weftc.core.syntax import Expr
 from weftc.prover.kernel import ONE, Candidates, Keys, WeighingTerm
-from weftc.prover.kernel.polynomials import Poly, add, constant, scale
+from weftc.prover.kernel.polynomials import Poly, add, constant, scale, subtract
 from weftc.prover.kernel.rules import Unproved
 from weftc.prover.spec_side.expressions import SpecExpressions
 from weftc.prover.spec_side.values import Env, SpecToken, Value
@@ -44,7 +44,7 @@ class SpecTerms(SpecExpressions):
         keys = self.keys(node.index, {i: t for i, t in env.items() if i != node.index})
         free = self.free(node).union(*(self.free(c) for c in also)) - {node.index}
         at = tuple(sorted((i, t.place, t.name) for i, t in env.items() if i in free))
-        key = ("weights", id(node), tuple(map(id, also)), keys[0][node.index].name, at)
+        key = ("weights", id(node), tuple(map(id, also)), keys[0][node.index].name, at, self.filled)
         if key not in self._known:
             self._known[key] = ((node, also), self._weights(node, keys, also))
         found = self._known[key][1]
@@ -60,19 +60,39 @@ class SpecTerms(SpecExpressions):
             given.append(score)
             p = score.poly if node.noise is None else add(score.poly, self.value(node.noise, at).poly)
             scores.append(scale(p, sign))
-        noted = self._inside(given, masks)
+        noted = self._inside(node.index, keys, given, masks)
         found = self.algebra.weigh(rule, _candidates(keys[0][node.index], scores, masks))
         return found, replace(noted, undefined=(found.empty,) if found.empty else ())
 
-    def _inside(self, values: Sequence[Value], weights: Sequence[Poly]) -> Value:
+    def _inside(self, index: str, keys: Sequence[Env], values: Sequence[Value], weights: Sequence[Poly]) -> Value:
         """What values of keys leave undefined, where their weight is not zero: a run stops there."""
-        errors = [
-            self.algebra.multiply(weight, one)
-            for value, weight in zip(values, weights, strict=True)
-            for one in value.missing
-        ]
-        loose = any(value.undefined or value.loose for value in values)
-        return Value((), loose=loose, errors=tuple(one for one in errors if one))
+        algebra = self.algebra
+        pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if value.missing]
+        errors = tuple(p for value, weight in pairs for one in value.missing if (p := algebra.multiply(weight, one)))
+        if not errors:
+            return Value(())
+        sure = all(not value.loose and self._is_never_negative(weight) for value, weight in pairs)
+        shared, each = self._apart(index, keys, values, weights)
+        lacking = [algebra.multiply(w, add({}, *lacks)) for w, lacks in zip(weights, each, strict=True)]
+        some = subtract(ONE, algebra.nothing(self._sum(index, keys, lacking)))
+        return Value((), errors=errors, caught=(*shared, *([some] if some else [])) if sure else (), loose=not sure)
+
+    def _apart(
+        self, index: str, keys: Sequence[Env], values: Sequence[Value], weights: Sequence[Poly]
+    ) -> tuple[list[Poly], list[list[Poly]]]:
+        """What every key lacks, whichever it is, where all of them count; and what each key lacks beside that."""
+        every = [[*value.undefined, *value.caught] for value in values]
+        if any(weight != ONE for weight in weights):
+            return [], every
+        token = keys[0][index]
+        bound = {token.name} if token.place is None else set()
+        shared = [p for p in every[0] if all(p in lacks for lacks in every)]
+        shared = [p for p in shared if bound.isdisjoint(self.algebra.tokens(p))]
+        return shared, [[p for p in lacks if p not in shared] for lacks in every]
+
+    def _is_never_negative(self, weight: Poly) -> bool:
+        """Whether weights that are not zero cannot cancel in a sum: they are >= 0, or flags."""
+        return self.algebra.is_nonnegative(weight) or self.algebra.multiply(weight, weight) == weight
 
     def _rule(self, node: ast.Weigh) -> tuple[WeighingTerm, Literal[1, -1]]:
         """The weighting, and the sign with which it ranks its scores."""
@@ -143,7 +163,7 @@ class SpecTerms(SpecExpressions):
         else:
             given = [self.value(node.weighted, at) for at in keys]
             weights = [algebra.multiply(w.poly, mask) for w, mask in zip(given, masks, strict=True)]
-            noted = self._inside(given, masks)
+            noted = self._inside(node.index, keys, given, masks)
         if node.kind == "sum":
             return self._weighted(node, keys, weights, noted)
         mass = self._sum(node.index, keys, weights)
@@ -173,14 +193,14 @@ class SpecTerms(SpecExpressions):
             shared = [p for p in bodies[0].undefined if all(p in b.undefined for b in bodies)]
             shared = [p for p in shared if bound.isdisjoint(algebra.tokens(p))]
             bodies = [replace(b, undefined=tuple(p for p in b.undefined if p not in shared)) for b in bodies]
-        inside = self._inside(bodies, weights)
-        loose, errors = noted.loose or inside.loose, noted.errors + inside.errors
-        return Value(rows, (*noted.undefined, *shared), bodies[0].vector, loose, errors)
+        inside = self._inside(node.index, keys, bodies, weights)
+        undefined = (*noted.undefined, *shared)
+        return self._joined(replace(noted, undefined=undefined), inside, rows, bodies[0].vector)
 
     def _extreme(self, node: ast.Reduce, keys: Sequence[Env], masks: Sequence[Poly]) -> Value:
         algebra = self.algebra
         bodies = [self.value(node.body, at) for at in keys]
-        noted = self._inside(bodies, masks)
+        noted = self._inside(node.index, keys, bodies, masks)
         sign = -1 if node.kind == "min" else 1
         scores = [scale(b.poly, sign) for b in bodies]
         candidates = _candidates(keys[0][node.index], scores, masks)

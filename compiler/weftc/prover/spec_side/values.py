@@ -28,8 +28,9 @@ class Value:
     rows: tuple[Poly, ...]
     undefined: tuple[Poly, ...] = ()  # what `else` catches: there is no value where one of these is not zero
     vector: bool = False
-    loose: bool = False  # what `else` would have to catch is among the errors: somewhere inside a sum
-    errors: tuple[Poly, ...] = ()  # what `else` does not catch: a run stops where one is not zero, for any token
+    errors: tuple[Poly, ...] = ()  # what keys of sums lack: a run stops where one is not zero, for any of their tokens
+    caught: tuple[Poly, ...] = ()  # the same about this token alone, for an `else`: some key lacks what is read of it
+    loose: bool = False  # that is not known of all keys: weights with signs may add up to zero
 
     @property
     def missing(self) -> tuple[Poly, ...]:

@@ -274,7 +274,9 @@ class Judge:
             return
         if got is None:
             excused = _is_range(refusal) and leaves_range(place.world, place.equations)
-            if self._fit(want) and not excused:
+            if self.watched.is_outside(place.world.fields):
+                outcome.outside = True
+            elif self._fit(want) and not excused:
                 outcome.divergence = one_sided(place.name, f"an error: {refusal}", "a value")
         else:
             hold(outcome, place, got, want, self.dtype)
