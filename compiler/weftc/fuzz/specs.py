@@ -312,8 +312,8 @@ def _with_answers(rng: Random, spec: Spec) -> Spec:
     """The spec with an expression among its outputs, and an objective, now and then."""
     checked = accepted(spec)
     assert checked is not None
-    targets = {one.target.name for one in (*spec.inputs, *spec.state, *_equations(spec))}
-    words = Vocabulary.of(checked, frozenset(targets))  # of the fields, those that the text speaks of
+    targets = [one.target for one in (*spec.inputs, *spec.state)] + [one.target for one in _equations(spec)]
+    words = Vocabulary.of(checked, frozenset(one.name for one in targets))  # of the fields, those that the text names
     expressions = RandomExpressions(rng, words)
     if rng.random() < 0.3:
         first = rng.choice(list(words.sets.values()))[0]
