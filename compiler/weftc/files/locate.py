@@ -178,7 +178,7 @@ def _missing(path: Path, target: str) -> str:
     if meant:
         return f"neither a built-in spec nor a file; did you mean {' or '.join(repr(name) for name in meant)}?"
     near = _suggest(target, (*names(), *shelved(), *_siblings(path, SPEC_SUFFIX)))
-    return f"neither a built-in spec nor a file{near or '; built-in are ' + ', '.join(names())}"
+    return f"neither a built-in spec nor a file{near or '; weftc list names the built-in ones'}"
 
 
 def _meant(word: str) -> list[str]:
