@@ -26,7 +26,7 @@ EXAMPLE = """example:
 Without a name everything runs, at the sizes of the targets (about 20 minutes on two cores; --quick: under two).
 Each implementation runs in its own process, all take turns. A ratio is the time of another implementation over ours.
 Before anything is timed, answers are compared with exact ones. Exit code 1: an answer of ours is not exact, or somebody
-did something else than was asked. Targets that are not met are told, and are no error."""
+did something else than was asked. A target that is missed is reported, and changes nothing about the exit code."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
