@@ -340,3 +340,16 @@ def test_shipped_specs_are_short() -> None:
 def test_checking_twice_gives_the_same() -> None:
     one, two = (checked("z[i] = 2 * x[i]") for _ in range(2))
     assert all(getattr(one, f.name) == getattr(two, f.name) for f in fields(one) if f.name != "spec")
+
+
+@pytest.mark.parametrize(
+    ("body", "nonnegative"),
+    [
+        ("0.1 + 0.2 - 0.30000000000000004 + 0 * |u[i]|^2", False),  # -2.8e-17, which is 0 in float64
+        ("0.1 + 0.2 - 0.3 + 0 * |u[i]|^2", True),
+        ("1 - rate + 0 * |u[i]|^2", True),
+        ("0.09 - rate * 0.1 * 0.9 + 0 * |u[i]|^2", False),  # 0.1 * 0.9 may be above 0.09
+    ],
+)
+def test_signs_hold_in_exact_arithmetic(body: str, nonnegative: bool) -> None:
+    assert checked(f"z[i] = {body}").fields["z"].nonnegative is nonnegative

@@ -6,8 +6,12 @@ Only signs are read off the intervals, so they need not be tight; they must cont
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import operator
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 from weftc.core import syntax as ast
 from weftc.core.types import FieldType
@@ -35,8 +39,8 @@ class Range:
 
     def __add__(self, other: Range) -> Range:
         return Range(
-            _sum(self.low, other.low, -math.inf),
-            _sum(self.high, other.high, math.inf),
+            _outward(operator.add, self.low, other.low, -math.inf),
+            _outward(operator.add, self.high, other.high, math.inf),
             self.low_strict or other.low_strict,
             self.high_strict or other.high_strict,
         )
@@ -49,21 +53,27 @@ class Range:
             if not other.nonnegative and (-other).nonnegative:
                 return -(self * (-other))
             return ANYTHING
-        high = 0.0 if 0 in (self.high, other.high) else self.high * other.high
-        return Range(_times(self.low, other.low), high, self.positive and other.positive, False)
+        low = _outward(operator.mul, self.low, other.low, 0.0)
+        high = 0.0 if 0 in (self.high, other.high) else _outward(operator.mul, self.high, other.high, math.inf)
+        return Range(low, high, self.positive and other.positive, False)
 
 
 ANYTHING = Range()
 SHARE = Range(0.0, 1.0)
 
 
-def _sum(a: float, b: float, otherwise: float) -> float:
-    total = a + b
-    return otherwise if math.isnan(total) else total
-
-
-def _times(a: float, b: float) -> float:
-    return 0.0 if 0 in (a, b) else a * b
+def _outward(operation: Callable[[Any, Any], Any], a: float, b: float, end: float) -> float:
+    """A sum or a product of two ends, rounded towards `end`, which it is where there is no such number."""
+    near: float = operation(a, b)
+    if math.isnan(near):
+        return end
+    if not (math.isfinite(a) and math.isfinite(b)) or near == end:
+        return near
+    if math.isinf(near):
+        return math.copysign(sys.float_info.max, near)
+    exact = operation(Fraction(a), Fraction(b))
+    inwards = exact < near if end < near else exact > near
+    return math.nextafter(near, end) if inwards else near
 
 
 def of_bound(bound: ast.ParamBound | None) -> Range:
