@@ -24,6 +24,7 @@ from weftc_runtime.data.hooks import LayerSites, Named, blocks
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.reader import SETTINGS, Reader, call_of, forms_of
 from weftc_runtime.data.results import Fields, Outputs, Report, Tiers, Trace, together
+from weftc_runtime.data.stopping import Limit, SmallChange, Until
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.checkpoint import Checkpoint
@@ -53,7 +54,6 @@ ROTATED = "the residual has a basis of its own"  # plans look for slots in colum
 Result = TypeVar("Result")
 Seed = int | Sequence[int] | None
 Arrays = Mapping[str, Any] | None
-Until = Callable[[Fields, Fields], bool]  # the fields before and after a layer -> whether to stop
 
 
 def load(
@@ -252,7 +252,8 @@ class Model(nn.Module):
         mask          {token set: bool[batch, tokens]} for batches of problems of different sizes
         noise         {random field: array [layers, tokens, columns]} instead of the generator
         progress      called before the first layer and after each: `weftc_runtime.Progress`
-        until         shown the stored fields before and after every layer; when it says True, the run ends
+        until         shown the stored fields before and after every layer; when it says True, the run ends. A
+                      `SmallChange` ends every problem of a batch by itself, without coming back for each layer
         resume        a folder that keeps the state between layers; a run that was ended goes on from there
         """
         settings: dict[str, Any] = {"layers": layers, "seed": seed, "mask": mask, "noise": noise}
@@ -455,6 +456,8 @@ class Model(nn.Module):
         tell, total, place = progress or silence, None if until_stable else many, self._place()
         saved = None if resume is None else self._saved(resume, given, seed)
         run = self._begin(given, seed, mask, noise, many, tell, tracer is not None and self.backend == "auto")
+        if isinstance(until, SmallChange):
+            run.little, until, until_stable = self._limits(until), None, True
         if saved is not None and run.batch.batched:
             raise RunError("`resume` keeps the state of one problem, not of a batch")
         if tracer is not None:
@@ -484,6 +487,16 @@ class Model(nn.Module):
         run.part()
         self._note(run)
         return run
+
+    def _limits(self, rule: SmallChange) -> dict[tuple[str, str], Limit]:
+        """How much slots may change in the layer that ends a run."""
+        places = {item.name: (item.stream, item.slot) for item in answers.field_inputs(self.program)}
+        for name in rule.limits:
+            if name not in places:
+                raise RunError(f"until: {shown(name)} is no stored field{suggestion(name, places)}")
+        if not rule.limits:
+            raise RunError("until: a rule without fields holds at once; name one")
+        return {places[name]: limit for name, limit in rule.limits.items()}
 
     def _saved(self, folder: str | os.PathLike[str], given: GivenInputs, seed: Seed) -> SavedRun:
         """The folder of a run; what inputs started with there they start with again."""

@@ -411,3 +411,15 @@ def test_parameters_are_set_taken_back_and_cloned_by_name() -> None:
         found.set_params(tau=70)
     with pytest.raises(ValueError, match="Invalid parameter 'gama'"):
         found.set_params(gama=70)
+
+
+@pytest.mark.parametrize("spec", ["lloyd", "soft_kmeans", "kmedoids"])
+def test_starts_that_run_together_end_as_they_do_alone(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(5).normal(size=(50, 3))
+    made = {"n_clusters": 4, "n_init": 5, "random_state": 1, "init": "random", "max_iter": 40}
+    together = WeftClusterer(spec, **made).fit(x)
+    monkeypatch.setattr("weftc.estimators.fitting.TOGETHER", 1)
+    alone = WeftClusterer(spec, **made).fit(x)
+    assert np.array_equal(together.cluster_centers_, alone.cluster_centers_)
+    assert np.array_equal(together.labels_, alone.labels_)
+    assert (together.inertia_, together.n_iter_) == (alone.inertia_, alone.n_iter_)

@@ -134,3 +134,15 @@ def test_a_start_tells_how_far_it_is() -> None:
         ("layer", 0, 1),
         ("layer", 1, 1),
     ]  # once, not per backend
+
+
+@pytest.mark.parametrize("method", ["random", "spread", "first"])
+@pytest.mark.parametrize("native", [True, False])
+def test_starts_of_several_seeds_are_those_of_each(method: str, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native:
+        monkeypatch.setattr("weftc_runtime.data.initial.native_urn", lambda *_, **__: None)
+    rows, mass = np.random.default_rng(2).integers(0, 4, size=(70, 2)) / 3, np.arange(1.0, 71.0)
+    for some in (None, mass):
+        together = initial.starts(method, rows, 5, "c", "x", [4, 0, 9], some)
+        for seed, found in zip([4, 0, 9], together, strict=True):
+            assert np.array_equal(found, initial.start(method, rows, 5, "c", "x", seed, some))

@@ -5,7 +5,7 @@ Everything kept is NumPy, text and numbers, so a fit can be pickled; models are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,16 @@ from weftc.estimators.derived_specs import (
 from weftc.estimators.mistakes import EstimatorError
 from weftc.estimators.places import Place
 from weftc.estimators.roles import Clustering, extra_inputs
-from weftc.estimators.settling import StopRule, rule
+from weftc.estimators.settling import rule
 from weftc.estimators.starting import how_many, starts
 from weftc_runtime.errors import RunError
 
 if TYPE_CHECKING:
     from weftc_runtime import Checkpoint, Model
+    from weftc_runtime.data.stopping import SmallChange
 
 Floats = NDArray[Any]
-LARGEST_SEED = np.iinfo(np.int32).max
+TOGETHER = 1 << 22  # numbers of the points of runs that are one batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +98,55 @@ class Fitted:
         """The spec's objective."""
         return float(self._ask("objective", points, mass)[OBJECTIVE])
 
-    def judged(self, points: Floats, mass: Floats | None) -> Judged:
-        """The labels of the data, and the objective where the spec states one."""
-        if not self.forms.has_objective:
-            return Judged(self.labels(points), None)
-        if mass is not None:
-            return Judged(self.labels(points), self.objective(points, mass))
-        found = dict(self._ask("labels and objective", points, None))
-        objective = float(found.pop(OBJECTIVE))
-        return Judged(_indices(next(iter(found.values()))), objective)
-
     def _ask(self, question: Question, points: Floats, mass: Floats | None) -> Mapping[str, Any]:
+        dims, params = self.dims, self.params
+        return Asked(self.source, dims, params, self.place).ask(question, points, mass, [self.end])
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A spec with its sizes, to be asked about points and settled clusterings of one kind."""
+
+    source: Source
+    dims: Settings
+    params: Settings
+    place: Place
+
+    def ask(
+        self, question: Question, points: Floats, mass: Floats | None, ends: Sequence[FittedClustering]
+    ) -> Mapping[str, Any]:
+        """The answers; those of several clusterings have an axis in front."""
         read = reader(self.source, mass is not None, self.dims, self.params, question)
-        roles = self.forms.chosen(mass is not None)
-        dtype = np.result_type(points.dtype, self.centers.dtype)
+        roles = forms_of(self.source).chosen(mass is not None)
+        dtype = np.result_type(points.dtype, ends[0].state[roles.centers.name].dtype)
         points, mass = counted(points, mass)
-        state = {name: writable(self.end.state[name]) for name in read.reading.state}
+        state = [{name: end.state[name] for name in read.reading.state} for end in ends]
         model = self.place.model(read.checkpoint, dtype)
-        return model({**data(roles, points, mass), **state}, layers=read.layers, seed=self.end.seed)
+        seeds = [end.seed for end in ends]
+        return model({**data(roles, points, mass), **_side_by_side(state)}, layers=read.layers, **_seeded(seeds))
+
+    def judged(self, points: Floats, mass: Floats | None, ends: Sequence[FittedClustering]) -> list[Judged]:
+        """The labels of the data, and the objective where the spec states one."""
+        stated = forms_of(self.source).has_objective
+        together = stated and mass is None  # labels are of all points, an objective is of those that count
+        found = dict(self.ask("labels and objective" if together else "labels", points, None, ends))
+        objective = found.pop(OBJECTIVE, None)
+        if stated and objective is None:
+            objective = self.ask("objective", points, mass, ends)[OBJECTIVE]
+        labels = _indices(next(iter(found.values()))).reshape(len(ends), -1)
+        values = [None] * len(ends) if objective is None else objective.reshape(-1).tolist()
+        return [Judged(*each) for each in zip(labels, values, strict=True)]
+
+
+def _side_by_side(arrays: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
+    """Arrays of several runs by name, as a batch; those of one run as they are."""
+    if len(arrays) == 1:
+        return {name: writable(array) for name, array in arrays[0].items()}
+    return {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
+
+
+def _seeded(seeds: Sequence[int]) -> dict[str, Any]:
+    return {"seed": seeds[0] if len(seeds) == 1 else seeds}
 
 
 def _indices(labels: Any) -> NDArray[np.int32]:
@@ -148,19 +180,22 @@ def fit(
     some, counts = counted(points, mass)
     stop = rule(roles, tol, some, counts)
     runs = how_many(roles, init, n_init)
-    told = f"n_samples={len(points)}, n_clusters={clusters}"
-    best: tuple[Fitted, Judged] | None = None
-    for _ in range(runs):
-        seed = int(random_state.randint(LARGEST_SEED))
-        begin = starts(roles, init, some, counts, clusters, seed, random_state)
-        inputs = {**arrays, **data(roles, some, counts), **begin}
-        end = _settle(model, inputs, _kept(source, mass is not None), stop, limit, seed, told)
-        found = Fitted(source, dims, params, checkpoint, end, place)
-        judged = found.judged(points, mass)
-        if best is None or _is_lower(judged.objective, best[1].objective):
-            best = found, judged
+    seeds, begins = starts(roles, init, some, counts, clusters, runs, random_state)
+    fixed = {**arrays, **data(roles, some, counts)}
+    asked, kept = Asked(source, dims, params, place), _kept(source, mass is not None)
+    many = max(1, TOGETHER // points.size) if begins[0] else 1
+    best: tuple[FittedClustering, Judged] | None = None
+    for first in range(0, len(seeds), many):
+        some_seeds, inputs = seeds[first : first + many], {**fixed, **_side_by_side(begins[first : first + many])}
+        try:
+            ends = _settle(model, inputs, kept, stop, limit, some_seeds)
+        except RunError as error:  # the numbers may be the reason: too few samples, or one for each cluster
+            raise EstimatorError(f"{error} (n_samples={len(points)}, n_clusters={clusters})") from None
+        for end, judged in zip(ends, asked.judged(points, mass, ends), strict=True):
+            if best is None or _is_lower(judged.objective, best[1].objective):
+                best = end, judged
     assert best is not None
-    return best
+    return Fitted(source, dims, params, checkpoint, best[0], place), best[1]
 
 
 def _is_lower(value: float | None, other: float | None) -> bool:
@@ -168,19 +203,22 @@ def _is_lower(value: float | None, other: float | None) -> bool:
 
 
 def _settle(
-    model: Model, inputs: Mapping[str, Any], kept: Mapping[str, bool], stop: StopRule, limit: int, seed: int, told: str
-) -> FittedClustering:
-    """One run from its start to its end; `told` are the sizes of the problem, for who must be told of a mishap."""
-    stop.met = False
-    try:
-        fields = model.fields(inputs, until=stop, until_stable=True, limit=limit, seed=seed)
-    except RunError as error:  # the numbers may be the reason: too few samples, or one for each cluster
-        raise EstimatorError(f"{error} ({told})") from None
-    state = {}
+    model: Model,
+    inputs: Mapping[str, Any],
+    kept: Mapping[str, bool],
+    stop: SmallChange | None,
+    limit: int,
+    seeds: Sequence[int],
+) -> list[FittedClustering]:
+    """Runs from their starts to their ends."""
+    fields = model.fields(inputs, until=stop, until_stable=True, limit=limit, **_seeded(seeds))
+    found: dict[str, Floats] = {}
     for name, is_number in kept.items():
         value = fields[name].detach().cpu().numpy()
-        state[name] = value[:, 0] if is_number else value
-    return FittedClustering(state, model.report.layers[0], stop.met or model.report.stable[0], seed)
+        value = value[..., 0] if is_number else value
+        found[name] = value if len(seeds) > 1 else value[None]
+    ends = zip(model.report.layers, model.report.stable, seeds, strict=True)
+    return [FittedClustering({name: rows[at] for name, rows in found.items()}, *end) for at, end in enumerate(ends)]
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,6 @@ scikit-learn), and everything else that fixed sets carry changed by no more than
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,40 +14,20 @@ from numpy.typing import NDArray
 from weftc.estimators.roles import Clustering
 
 if TYPE_CHECKING:
-    from weftc_runtime.data.results import Fields
+    from weftc_runtime.data.stopping import SmallChange
 
 
-@dataclass(slots=True)
-class StopRule:
-    """When to stop; `met` says whether it was the reason to."""
+def rule(roles: Clustering, tol: float, points: NDArray[Any], mass: NDArray[Any] | None) -> SmallChange | None:
+    """The rule for these data; None: nothing may change."""
+    if not tol:
+        return None
+    from weftc_runtime.data.stopping import Limit, SmallChange
 
-    centers: str
-    others: tuple[str, ...]
-    share: float  # of their own size that the others may change by, both squared
-    moved: float  # that the centers may move by, squared
-    met: bool = field(default=False, init=False)
-
-    def __call__(self, before: Fields, after: Fields) -> bool:
-        """Whether a layer changed little."""
-        little = _squares(after[self.centers].cpu() - before[self.centers].cpu()) <= self.moved
-        self.met = self.share > 0 and little and all(self._small(name, before, after) for name in self.others)
-        return self.met
-
-    def _small(self, name: str, before: Fields, after: Fields) -> bool:
-        return _squares(after[name].cpu() - before[name].cpu()) <= self.share * _squares(after[name].cpu())
-
-
-def _squares(value: Any) -> float:
-    return float(value.double().square().sum())
-
-
-def rule(roles: Clustering, tol: float, points: NDArray[Any], mass: NDArray[Any] | None) -> StopRule:
-    """The rule for these data."""
     checked = roles.checked
     written = dict.fromkeys(e.target.name for step in checked.spec.steps for e in step.equations)
     carried = [checked.fields[name] for name in written if checked.fields[name].role in ("input", "state")]
-    others = tuple(f.name for f in carried if not checked.is_open(f.home) and f.name != roles.centers.name)
-    return StopRule(roles.centers.name, others, tol, tol * _variance(points, mass) if tol else 0.0)
+    others = {f.name: Limit(share=tol) for f in carried if not checked.is_open(f.home)}
+    return SmallChange({**others, roles.centers.name: Limit(most=tol * _variance(points, mass))})
 
 
 def _variance(points: NDArray[Any], mass: NDArray[Any] | None) -> float:

@@ -6,7 +6,7 @@ repeated as often as their weight says.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from weftc.core.words import listed
 from weftc.estimators.defaults import STARTS
 from weftc.estimators.mistakes import EstimatorError
 from weftc.estimators.roles import Clustering
-from weftc_runtime.data.initial import start
+from weftc_runtime.data.initial import starts as rows_of
 
 Floats = NDArray[Any]
+LARGEST_SEED = np.iinfo(np.int32).max
 
 
 def normalised(rows: Floats, name: str) -> Floats:
@@ -33,28 +34,40 @@ def normalised(rows: Floats, name: str) -> Floats:
 
 
 def starts(
-    roles: Clustering, init: Any, points: Floats, mass: Floats | None, clusters: int, seed: int, random_state: Any
-) -> dict[str, Floats]:
-    """Arrays for the inputs that the run starts with."""
-    found = {}
-    checked = roles.checked
+    roles: Clustering, init: Any, points: Floats, mass: Floats | None, clusters: int, runs: int, random_state: Any
+) -> tuple[list[int], list[dict[str, Floats]]]:
+    """A seed for every run, and arrays for the inputs that it starts with."""
+    if init is not None and roles.start is None:
+        raise EstimatorError(f"{roles.checked.spec.name} starts {roles.centers.name} itself; init must be None")
+    seeds: list[int] = []
+    given: list[dict[str, Floats]] = []
+    for _ in range(runs):
+        seeds.append(int(random_state.randint(LARGEST_SEED)))
+        is_given = init is not None and not isinstance(init, str)
+        given.append({roles.centers.name: _given(roles, init, points, clusters, random_state)} if is_given else {})
+    for name, (method, size) in _methods(roles, init, clusters, given[0]).items():
+        rows = rows_of(method, points, size, name, "X", seeds, mass)
+        given = [{**known, name: made} for known, made in zip(given, rows, strict=True)]
+    return seeds, given
+
+
+def _methods(roles: Clustering, init: Any, clusters: int, given: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """How inputs that nobody gave start from the points: by name, the method, and how many rows."""
+    checked, found = roles.checked, dict[str, tuple[str, int]]()
     for field in checked.spec.inputs:
         name, kind = field.target.name, field.init
-        own = name == roles.centers.name
-        if own and (init is not None and not isinstance(init, str)):
-            found[name] = _given(roles, init, points, clusters, random_state)
-        elif own and (init is not None or kind is None):
+        if name in given:
+            continue
+        if name == roles.centers.name and (init is not None or kind is None):
             method = STARTS[init] if init is not None else ""
             if not method:
                 raise EstimatorError(f"{checked.spec.name} does not say how {name} starts; give init")
-            found[name] = start(method, points, clusters, name, "X", seed, mass)
+            found[name] = method, clusters
         elif kind is not None and kind.of == roles.points.name and kind.kind != "copy":
             size = checked.sets[checked.fields[name].home]
             many = clusters if size == roles.size else size if isinstance(size, int) else None
             if many is not None:
-                found[name] = start(kind.kind, points, many, name, "X", seed, mass)
-    if init is not None and roles.start is None:
-        raise EstimatorError(f"{checked.spec.name} starts {roles.centers.name} itself; init must be None")
+                found[name] = kind.kind, many
     return found
 
 

@@ -13,12 +13,13 @@ Large ones are drawn from by native code (`native/starts.cpp`), which gives the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from weftc_runtime.data.noise import uniforms
+from weftc_runtime.data.noise import first_columns
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.errors import RunError, shown
 from weftc_runtime.kernels.native.starts import OutOfRange, native_urn
@@ -28,7 +29,7 @@ Given = npt.NDArray[Any]  # float32 or float64
 LEAST = 4096  # a power of two below which everything is zero beside 1
 UNREACHED = 2**20  # a power of two that no squared distance has
 ENTRIES = 1 << 17  # numbers of a block
-NATIVE = 1 << 17  # numbers times picks that are worth native code
+NATIVE = 1 << 17  # numbers times picks that are worth compiling native code
 
 
 def start(
@@ -46,22 +47,40 @@ def start(
     `mass` (n,), all > 0: how often every row counts; picks are those of rows that are repeated as often.
     `progress` is told every row that has been picked.
     """
+    return starts(method, rows, size, name, source, [seed], mass, progress)[0]
+
+
+def starts(
+    method: str,
+    rows: Given,
+    size: int | None,
+    name: str,
+    source: str,
+    seeds: Sequence[int],
+    mass: Array | None = None,
+    progress: Progress = silence,
+) -> list[Array]:
+    """The same for several seeds: what does not depend on them is done once."""
     if method == "copy":
         if size is not None and size != len(rows):
             raise RunError(f"{shown(name)} has {size} rows, but {shown(source)}, which it copies, has {len(rows)}")
-        return rows.astype(np.float64)
+        return [rows.astype(np.float64)] * len(seeds)
     if size is None:
         raise RunError(f"give {shown(name)}: how many rows it has is not known, so it cannot start by itself")
     if method == "first":
-        return rows[_enough(_first(rows, size), size, name, source)].astype(np.float64)
-    numbers = uniforms(seed, "init:" + name, 0, size, 1)[0][:, 0].tolist()
-    urn = _urn(rows, mass, size)
+        return [rows[_enough(_first(rows, size), size, name, source)].astype(np.float64)] * len(seeds)
+    every = first_columns(seeds, "init:" + name, size).tolist()
+    urn = _urn(rows, mass, size * len(seeds))
     _enough(range(urn.count), size, name, source)
-    try:
-        picks = _draw(urn, method, numbers, progress)
-    except OutOfRange:
-        picks = _draw(PlainUrn(rows, mass), method, numbers, progress)
-    return rows[picks].astype(np.float64) + 0.0  # -0.0 is 0.0
+    found = []
+    for numbers in every:
+        try:
+            picks = _draw(urn.full(), method, numbers, progress)
+        except OutOfRange:
+            urn = PlainUrn(rows, mass)
+            picks = _draw(urn.full(), method, numbers, progress)
+        found.append(rows[picks].astype(np.float64) + 0.0)  # -0.0 is 0.0
+    return found
 
 
 def _enough(found: Sequence[int], size: int, name: str, source: str) -> Sequence[int]:
@@ -78,6 +97,9 @@ class Urn(Protocol):
     """The distinct rows in their order, each with its mass: `count` of them, drawn by place."""
 
     count: int
+
+    def full(self) -> Urn:
+        """One with all rows that were there at first, to be drawn from; it shares what no draw changes."""
 
     def draw(self, u: float) -> int:
         """The smallest place whose cumulative mass exceeds u times the total."""
@@ -123,7 +145,7 @@ def _first(rows: Given, size: int) -> list[int]:
 
 
 def _urn(rows: Given, mass: Array | None, size: int) -> Urn:
-    found = native_urn(rows, mass) if rows.size * size >= NATIVE else None
+    found = native_urn(rows, mass, build=rows.size * size >= NATIVE)
     return PlainUrn(rows, mass) if found is None else found
 
 
@@ -150,6 +172,11 @@ class PlainUrn:
         self._mantissa = np.ones(self.count)  # of the distance to the nearest pick
         self._power = np.full(self.count, UNREACHED, dtype=np.int32)
         self._spread = False
+
+    def full(self) -> PlainUrn:
+        other = copy(self)
+        other._weights, other._mantissa, other._power = self._weights.copy(), self._mantissa.copy(), self._power.copy()
+        return other
 
     def row(self, place: int) -> int:
         return int(self._first[place])

@@ -6,6 +6,7 @@ field can be made alone and is the same everywhere. The first 53 bits of a block
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 from zlib import crc32
 
@@ -19,22 +20,23 @@ Words = npt.NDArray[np.uint64]
 
 _LOW = np.uint64(0xFFFFFFFF)
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_WEYL = (0x9E3779B9, 0xBB67AE85)
+_WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
 
 
-def philox(counter: tuple[Words, Words, Words, Words], seed: int) -> tuple[Words, Words, Words, Words]:
-    """Ten rounds of Philox4x32: four 32-bit words for every counter."""
+def philox(counter: tuple[Words, Words, Words, Words], seed: int | Words) -> tuple[Words, Words, Words, Words]:
+    """Ten rounds of Philox4x32: four 32-bit words for every counter; seeds may be an array, too."""
     c0, c1, c2, c3 = counter
-    key0, key1 = seed & 0xFFFFFFFF, seed >> 32
+    keys = np.asarray(seed, dtype=np.uint64)
+    key0, key1 = keys & _LOW, keys >> np.uint64(32)
     for _ in range(10):
         left, right = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]  # 32 x 32 bits fit 64
         c0, c1, c2, c3 = (
-            (right >> np.uint64(32)) ^ c1 ^ np.uint64(key0),
+            (right >> np.uint64(32)) ^ c1 ^ key0,
             right & _LOW,
-            (left >> np.uint64(32)) ^ c3 ^ np.uint64(key1),
+            (left >> np.uint64(32)) ^ c3 ^ key1,
             left & _LOW,
         )
-        key0, key1 = (key0 + _WEYL[0]) & 0xFFFFFFFF, (key1 + _WEYL[1]) & 0xFFFFFFFF
+        key0, key1 = (key0 + _WEYL[0]) & _LOW, (key1 + _WEYL[1]) & _LOW
     return c0, c1, c2, c3
 
 
@@ -55,6 +57,15 @@ def check_seed(seed: int) -> int:
 def uniforms(seed: int, name: str, layer: int, tokens: int, columns: int) -> tuple[Array, Array]:
     """Two independent uniform fields (tokens, columns)."""
     return _uniforms_at(seed, name, layer, np.arange(tokens), np.arange(columns))
+
+
+def first_columns(seeds: Sequence[int], name: str, tokens: int) -> Array:
+    """The first column of uniform fields of layer 0, one for every seed.      (seeds, tokens)"""
+    i = np.arange(tokens, dtype=np.uint64)[None]
+    keys = np.array([check_seed(seed) for seed in seeds], dtype=np.uint64)[:, None]
+    rest = (np.zeros_like(i), np.zeros_like(i), np.full_like(i, crc32(name.encode())))
+    high, low, _, _ = philox((i, *rest), keys)
+    return _unit_interval(high, low)
 
 
 def _uniforms_at(

@@ -19,7 +19,8 @@ from weftc_runtime.errors import RunError, Uncovered, shown
 from weftc_runtime.exact.rows import all_finite
 from weftc_runtime.exact.sums import binned_sum, exact_sum
 from weftc_runtime.format.program import Input, Program, ProgramOutput
-from weftc_runtime.machines.joined import joined_as
+from weftc_runtime.machines.joined import JoinedProblems, joined_as
+from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.run import Run
 from weftc_runtime.reference.backend import Reference
 from weftc_runtime.reference.faults import together
@@ -49,7 +50,7 @@ def fields(run: Run) -> Fields:
 
 def lazy_fields(run: Run) -> Fields:
     """The stored fields as they are now, each made when it is asked for."""
-    now = [problem.copy() for problem in run.problems]
+    now = copied(run)
     found = {
         item.name: Lazy(partial(slot_values, run, now, item.stream, item.slot))
         for item in field_inputs(run.program)
@@ -66,14 +67,22 @@ def ended(run: Run) -> Fields:
 def later(run: Run, end: Sequence[Problem]) -> Later:
     """What else the end of a run can be asked for."""
 
-    def copied() -> Run:
+    def other() -> Run:
         problems = [problem.copy() for problem in end]
         return replace(run, engine=run.engine.scratch_copy(), problems=problems)  # nobody listens
 
     return {
-        "final": Lazy(lambda: outputs(copied(), again=True)),
-        "objective": Lazy(lambda: objective(copied())),
+        "final": Lazy(lambda: outputs(other(), again=True)),
+        "objective": Lazy(lambda: objective(other())),
     }
+
+
+def copied(run: Run) -> Sequence[Problem]:
+    """The problems of a run as they are now."""
+    whole = joined_as(run.problems)
+    if whole is not None and isinstance(run.engine, PlannedBackend) and run.engine.groups is not None:
+        return JoinedProblems.of(whole.copy(), run.engine.groups)
+    return [problem.copy() for problem in run.problems]
 
 
 def outputs(run: Run, again: bool) -> Outputs:

@@ -8,7 +8,7 @@ runs problem by problem (`apart` says why), and so does a batch that meets somet
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast, overload
 
@@ -47,6 +47,10 @@ class ProblemOffsets:
     def part(self, residual: Residual, number: int) -> Residual:
         """One problem of a joined state."""
         return sliced(residual, *self.ends(residual.stream.name, number))
+
+    def parts(self, state: Mapping[str, Tensor], number: int) -> dict[str, Tensor]:
+        """One problem of a joined state, all streams."""
+        return {name: cast(Tensor, self.part(cast(Residual, z), number)) for name, z in state.items()}
 
     def places(self, stream: str) -> Tensor:
         """The same starts as an array on the CPU, int64."""
@@ -168,8 +172,7 @@ class JoinedProblems(Sequence[Problem]):
         """The problems that a state joins."""
 
         def part(number: int) -> Problem:
-            z = {name: groups.part(cast(Residual, residual), number) for name, residual in whole.residuals.items()}
-            return Problem(cast(dict[str, Tensor], z), number)
+            return Problem(groups.parts(whole.residuals, number), number)
 
         made = cls(groups.count, part)
         made.whole = whole

@@ -7,7 +7,7 @@ cannot settle exactly are settled here, from its slots as they are; it then goes
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.data.results import Tiers
+from weftc_runtime.data.stopping import Limit
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import RationalScores
 from weftc_runtime.exact.rows import Rows
@@ -151,6 +152,15 @@ class NativeMachine:
         return held.rows(slice(0, tokens)).to(dtype).contiguous()
 
     # ------------------------------------------------------------------ running
+    def limit(self, little: Mapping[tuple[str, str], Limit]) -> None:
+        """Lets runs until stable end with a layer that changes these slots by little; or `Uncovered`."""
+        places = {slot.place: (number, slot.kind) for number, slot in enumerate(self.plan.slots)}
+        for place, limit in little.items():
+            number, kind = places[place]
+            if kind not in (DENSE, UNIFORM):
+                raise Uncovered(f"slot {place[1]} is not held as numbers")
+            self.kernels.limit(self._handle, number, limit.most, limit.share)
+
     def run(self, many: int, until_stable: bool, still: Sequence[bool] = (False,)) -> tuple[list[int], list[bool]]:
         """Runs layers: how many each problem ran, and whether its last one changed nothing."""
         for number, stands in enumerate(still):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from weftc_runtime.data.batch import InputRows
 from weftc_runtime.data.results import Tiers
+from weftc_runtime.data.stopping import Limit
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.exact.rows import all_finite, blocks
@@ -173,35 +174,38 @@ class PlannedBackend:
     # ------------------------------------------------------------------ batches
     def join(self, filled: Mapping[tuple[str, str], InputRows], counts: Mapping[str, Sequence[int]]) -> Problem | None:
         """The problems of a batch as one before the first step, where the plan allows it; `counts`: tokens of each."""
-        many, plan = len(next(iter(counts.values()))), self.prepared.plan
-        why = self.shared.apart
-        if many < 2 or self.tap is not None or (why and not self._may_be_native()):
+        if len(next(iter(counts.values()))) < 2 or self.tap is not None:
             return None
-        searches = any(head.strategy in SCANNED for _, head in plan.heads())
-        if searches and (self.scan.type != "cpu" or library() is None):
+        native, searches = (
+            self._may_be_native(),
+            any(head.strategy in SCANNED for _, head in self.prepared.plan.heads()),
+        )
+        if not native and (self.shared.apart or (searches and (self.scan.type != "cpu" or library() is None))):
             return None
         try:
             every = {place: rows.every() for place, rows in filled.items()}
             whole = self.embed(every, counts, -1, {place: rows.peak for place, rows in filled.items()})
         except Uncovered:
             return None
-        if not self._plain_scores(whole):
-            return None
         where = {name: [0, *accumulate(sizes)] for name, sizes in counts.items()}
 
         def exact(number: int) -> RationalScores:
             assert self.groups is not None
-            parts = {name: self.groups.part(cast(Residual, z), number) for name, z in whole.residuals.items()}
-            return RationalScores(self.derived_slots.exact_weights, cast(Mapping[str, Tensor], parts), self.makers())
+            parts = self.groups.parts(whole.residuals, number)
+            return RationalScores(self.derived_slots.exact_weights, parts, self.makers())
 
         self.groups = ProblemOffsets(where, exact)
-        if why:
-            try:
-                encoded(self, whole)
-            except Uncovered:
-                self.groups = None
-                return None
-        return whole
+        if (native and self._is_encoded(whole)) or (not self.shared.apart and self.plain_scores(whole)):
+            return whole
+        self.groups = None
+        return None
+
+    def _is_encoded(self, whole: Problem) -> bool:
+        try:
+            encoded(self, whole)
+        except Uncovered:
+            return False
+        return True
 
     def _may_be_native(self) -> bool:
         """Whether layers run natively where they have such a form."""
@@ -209,8 +213,8 @@ class PlannedBackend:
             return False
         return not self.program.conditions and not may_tape(self.program, steps_of(self.program, self.prepared.plan))
 
-    def _plain_scores(self, whole: Problem) -> bool:
-        """Whether the heads that look for best keys score stored numbers as they are."""
+    def plain_scores(self, whole: Problem) -> bool:
+        """Whether the heads of layers that look for best keys score stored numbers as they are."""
         for path, plan in self.prepared.plan.heads():
             if not path.startswith("layer") or plan.strategy != "nearest":
                 continue
@@ -254,17 +258,26 @@ class PlannedBackend:
         self.cache.pop(-1, None)
 
     # ------------------------------------------------------------------ many layers at once
-    def many_layers(self, problem: Problem, many: int, index: int, seeds: Sequence[int]) -> NativeMachine | Tape | None:
-        """The next layers of a problem as one native run, where the plan allows it."""
+    def many_layers(
+        self,
+        problem: Problem,
+        many: int,
+        index: int,
+        seeds: Sequence[int],
+        little: Mapping[tuple[str, str], Limit] | None = None,
+    ) -> NativeMachine | Tape | None:
+        """The next layers of a problem as one native run, where the plan allows it; `little`: see `Run`."""
         if self.device.type != "cpu" or self.scan.type != "cpu":
             return None
         attends = steps_of(self.program, self.prepared.plan)
         if self.program.options.get("weights") == "unrolled" or not may_tape(self.program, attends):
             try:
-                return NativeMachine.of(self, problem, index, seeds)
+                found = NativeMachine.of(self, problem, index, seeds)
+                found.limit(little or {})
+                return found
             except Uncovered:
                 return None
-        if self.groups is not None:
+        if self.groups is not None or little:
             return None
         state, exact = cast(dict[str, Residual], problem.residuals), self.exact(problem)
         calls = [[self.call(head, state, exact, problem.number) for head in attend.heads] for attend in attends]

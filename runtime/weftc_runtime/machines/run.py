@@ -18,6 +18,7 @@ from weftc_runtime.data.hooks import HookBlock, LayerSites
 from weftc_runtime.data.noise import noise as draw
 from weftc_runtime.data.noise import noise_at
 from weftc_runtime.data.results import Tiers, together
+from weftc_runtime.data.stopping import Limit
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
@@ -59,6 +60,7 @@ class Run:
     stable: list[bool] = field(default_factory=list)
     settled: list[Tiers] = field(default_factory=list)  # by the heads of each layer
     joined: Problem | None = None  # all problems as one, while layers run
+    little: Mapping[tuple[str, str], Limit] = field(default_factory=dict)  # until stable: how much slots may change
     why: str = ""  # why the reference runs, or took over
     _placed: list[PlacedStep] | None = None
 
@@ -127,12 +129,16 @@ class Run:
                 engine.step(step, [whole], blocks, path, first)
         except (RunError, Uncovered):
             whole.residuals = state
-            self.part()
-            assert isinstance(self.problems, JoinedProblems)
-            self.problems = self.problems.alone()
+            self._alone()
             engine.taken_back(noted)
             return False
         return True
+
+    def _alone(self) -> None:
+        """Lets joined problems run one by one from here on."""
+        self.part()
+        assert isinstance(self.problems, JoinedProblems)
+        self.problems = self.problems.alone()
 
     # ------------------------------------------------------------------ steps that a plan does not cover
     def _steps(self, steps: Sequence[PlacedStep], numbers: Sequence[int], layer: int | None, path: str = "") -> None:
@@ -213,7 +219,7 @@ class Run:
         if not isinstance(self.engine, PlannedBackend) or self.noise:
             return 0
         each = self.program.layers if is_unrolled(self.program) else 1  # layers at a time
-        if each > 1 and (index or many < each):
+        if each > 1 and (index or many < each or self.little):
             return 0
         if self.engine.shared.conditional or many < 1 or all(self.stable) or self.collective.size > 1:
             return 0
@@ -224,7 +230,7 @@ class Run:
             if not whole:
                 demand(self.program, problem, index, self.batch.batched, self.read)
             seeds = self.batch.seeds if whole else [self.batch.seeds[problem.number]]
-            tape = self.engine.many_layers(problem, many // each, index, seeds)
+            tape = self.engine.many_layers(problem, many // each, index, seeds, self.little)
             if tape is None:
                 return 0
             tapes.append(tape)
@@ -282,13 +288,16 @@ class Run:
         assert isinstance(self.engine, PlannedBackend)
         before, decided = dict(whole.residuals), together(self.engine.tiers.values())
         self.engine.prefix = f"layers.{index}."
+        if not self.engine.plain_scores(whole):
+            self._alone()
+            return False
         if not self._together(self.steps(index), "blocks"):
             return False
         self.engine.prefix = ""
         self.settled.append(together(self.engine.tiers.values()).since(decided))
         self.layers = [many + (not stable) for many, stable in zip(self.layers, self.stable, strict=True)]
         if until_stable:
-            still = self.engine.standing(before, whole.residuals)
+            still = self._standing(before, whole.residuals)
             self.stable = [stable or now for stable, now in zip(self.stable, still, strict=True)]
         return True
 
@@ -438,10 +447,13 @@ class Run:
 
     def read(self, problem: Problem, stream: str, slot: str) -> Tensor:
         """A slot of one problem, [tokens, width]."""
-        z = problem.residuals[stream]
+        return self._slot_of(problem.residuals, stream, slot)
+
+    def _slot_of(self, state: Mapping[str, Tensor], stream: str, slot: str) -> Tensor:
+        z = state[stream]
         if isinstance(z, Residual):
             return z.slot(slot).rows(slice(0, len(z)))
-        return self.engine.derived_slots.bases.read(stream, slot, problem.residuals[stream])
+        return self.engine.derived_slots.bases.read(stream, slot, z)
 
     def defers(self, output: ProgramOutput, problems: Sequence[Problem]) -> bool:
         """Whether an output is a pair field that is made only where it is read."""
@@ -463,8 +475,21 @@ class Run:
         rows = parts[0] if len(parts) == 1 else torch.cat(parts)
         return self.batch.layouts[stream].placed(rows.to(torch.int64), -1)
 
+    def _standing(self, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> list[bool]:
+        """The same for every joined problem."""
+        assert isinstance(self.engine, PlannedBackend)
+        if not self.little:
+            return self.engine.standing(old, new)
+        groups = _grouped(self.engine)
+        parts = ([groups.parts(state, number) for state in (old, new)] for number in range(self.batch.count))
+        return [self._unchanged(before, after) for before, after in parts]
+
     def _unchanged(self, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> bool:
-        """Whether a layer left every field it writes as it was."""
+        """Whether a layer left every field it writes as it was, or changed those with limits by little."""
+        if self.little:
+            read = self._slot_of
+            held = (limit.holds(read(old, *at), read(new, *at)) for at, limit in self.little.items())
+            return not self.collective.any(not all(held))
         for step in self.program.layer:
             for name, slot in step.writes:
                 if isinstance(self.engine, PlannedBackend):

@@ -152,6 +152,8 @@ class Library:
         self._machine.restype, self.free_machine.argtypes, self.free_machine.restype = c_void_p, [c_void_p], None
         self._run = library.weftc_machine_run
         self._run.argtypes = [c_void_p, c_int64, c_int32, c_int32, c_int64, c_void_p]
+        self.limit = library.weftc_machine_limit
+        self.limit.argtypes, self.limit.restype = [c_void_p, c_int64, c_double, c_double], None
         self.stop, self.doubt, self.settle = (getattr(library, f"weftc_machine_{name}") for name in _MACHINE)
         self.slots, self.line_up, self.tiers = (getattr(library, f"weftc_machine_{name}") for name in _MACHINE_ALL)
         self.stop.argtypes, self.doubt.argtypes = [c_void_p, c_int64], [c_void_p, c_int64, c_void_p]

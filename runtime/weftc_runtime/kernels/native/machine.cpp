@@ -605,7 +605,25 @@ static std::unique_ptr<Instruction> make(Code& code) {
   }
 }
 
+bool Problem::within(const Limit& limit) const {
+  const Slot& slot = slots[limit.slot];
+  const SlotType& kind = type((int32_t)limit.slot);
+  if (!slot.moved || slot.empty) return !slot.moved || !slot.before;
+  const int64_t rows = kind.kind == UNIFORM ? 1 : tokens[kind.stream];
+  const bool single = kind.single && kind.kind == DENSE;
+  const auto at = [&](const void* all, int64_t i) { return single ? (double)((const float*)all)[i] : ((const double*)all)[i]; };
+  double change = 0, size = 0;
+  for (int64_t i = 0; i < rows * kind.width; i++) {
+    const double now = at(slot.now, i), moved = now - (slot.before ? at(slot.before, i) : 0.0);
+    change += moved * moved, size += now * now;
+  }
+  const double times = kind.kind == UNIFORM ? (double)tokens[kind.stream] : 1.0;
+  return times * change <= limit.most + limit.share * times * size;
+}
+
 bool Problem::unchanged(Team& team) {
+  if (!machine.limits.empty())
+    return std::all_of(machine.limits.begin(), machine.limits.end(), [&](const Limit& limit) { return within(limit); });
   for (size_t s = 0; s < slots.size(); s++) {
     const SlotType& kind = type((int32_t)s);
     const Slot& slot = slots[s];
@@ -823,6 +841,11 @@ void weftc_machine_settle(void* handle, int64_t number, const int32_t* labels, i
   problem.settled = true;
   problem.count(problem.at, bound, exact, 0);
   problem.answers.assign(labels, labels + problem.doubt.size());
+}
+
+// Lets runs until stable end with a layer that changes these slots by little, instead of nothing at all.
+void weftc_machine_limit(void* handle, int64_t slot, double most, double share) {
+  ((Machine*)handle)->limits.push_back({slot, most, share});
 }
 
 // A problem that runs no further: it stands still already.

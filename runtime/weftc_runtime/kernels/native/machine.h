@@ -212,6 +212,12 @@ struct LazyGroup {
   bool single;
 };
 
+// How much a slot may change in a layer that ends a run: sums of squares, `share` of those of the slot itself.
+struct Limit {
+  int64_t slot;
+  double most, share;
+};
+
 struct Memory {
   virtual ~Memory() = default;
 };
@@ -260,11 +266,13 @@ struct Problem {
 
  private:
   bool unchanged(Team& team);
+  bool within(const Limit& limit) const;
   bool same(Team& team, int32_t group);
   void roll_back();
 };
 
 struct Machine {
+  std::vector<Limit> limits;  // empty: nothing may change
   std::vector<SlotType> types;
   std::vector<SlotArrays> arrays;
   std::vector<LazyGroup> groups;

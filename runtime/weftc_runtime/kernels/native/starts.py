@@ -7,6 +7,7 @@ its distance to the nearest pick, and 8 for its mass if not all are 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from ctypes import Structure, c_int32, c_int64, c_void_p
 from math import frexp, inf
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,15 +40,15 @@ class OutOfRange(Exception):
     """A squared distance is not zero and below 2^-900, or above 2^900; the kernels have no powers of two for these."""
 
 
-def native_urn(rows: npt.NDArray[Any], mass: Array | None) -> NativeUrn | None:
-    """The distinct rows, if there are kernels for them."""
+def native_urn(rows: npt.NDArray[Any], mass: Array | None, build: bool = True) -> NativeUrn | None:
+    """The distinct rows, if there are kernels for them; `build`: they may be compiled for it."""
     from weftc_runtime.kernels.native.library import library
     from weftc_runtime.threads import cores
 
     size = rows.itemsize
     if rows.dtype not in (np.float32, np.float64) or len(rows) >= REPEATED or any(step % size for step in rows.strides):
         return None
-    kernels = library()
+    kernels = library(build)
     if kernels is None:
         return None
     given = (rows.ctypes.data, *(step // size for step in rows.strides), *rows.shape, size == 8, cores())
@@ -75,6 +76,11 @@ class NativeUrn:
         again[self._first] = False
         self._group[again] = REPEATED
         return weights.astype(np.float64, copy=False)
+
+    def full(self) -> NativeUrn:
+        other = copy(self)
+        other._weights = None if self._weights is None else self._weights.copy()
+        return other
 
     def row(self, place: int) -> int:
         return int(self._first[place])
