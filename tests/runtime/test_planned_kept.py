@@ -11,6 +11,7 @@ import weftc_runtime
 from planned_cases import both, compiled, problem
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines import heads_kept
+from weftc_runtime.machines.planned import PlannedBackend
 
 STILL = ["sinkhorn_dual", "sinkhorn_log"]
 
@@ -32,7 +33,7 @@ def test_the_values_are_those_of_the_reference(
     name: str, dtype: torch.dtype, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not native:
-        monkeypatch.setattr(heads_kept, "library", lambda build: None)
+        monkeypatch.setattr(PlannedBackend, "many_layers", lambda *_: None)
     reference, planned = both(compiled(name), dtype)
     state = dict(reference.start(problem(name, "random", 90, 3, str(dtype)[6:])))
     # kappa: 1 + (largest cost + potentials) / lambda, below 1000 for these data
@@ -64,6 +65,7 @@ def test_the_matrix_is_kept_while_it_serves_and_made_anew_when_it_does_not(monke
     made: list[int] = []
     original = heads_kept.made
     monkeypatch.setattr(heads_kept, "made", lambda *given: made.append(1) or original(*given))
+    monkeypatch.setattr(PlannedBackend, "many_layers", lambda *_: None)  # natively: test_native_kept.py
     model = weftc_runtime.load(compiled("sinkhorn_log"), backend="planned")
     inputs = problem("sinkhorn_log", "random", 60, 3)
     model(inputs, layers=40)
@@ -79,6 +81,7 @@ def test_the_matrix_is_kept_while_it_serves_and_made_anew_when_it_does_not(monke
 
 def test_a_matrix_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads_kept, "MEMORY", 1000)
+    monkeypatch.setattr(PlannedBackend, "many_layers", lambda *_: None)
     monkeypatch.setattr(heads_kept, "made", lambda *given: pytest.fail("a matrix was made"))
     model = weftc_runtime.load(compiled("sinkhorn_dual"), backend="planned")
     model(problem("sinkhorn_dual", "random", 60, 3))

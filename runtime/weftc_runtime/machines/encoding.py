@@ -6,7 +6,8 @@
     choose       the best key of every query by a polynomial score
     gather_sum   exact sums or means over the tokens that an index or a ranking names
     rank         the best N or P percent, supports of normmax and sparsemax, of all tokens or of those that an index has
-    soft         softmax, exp, sum, normalize, log-sum-exp, max; over all tokens, or those that an index names
+    soft         softmax, exp, sum, normalize, log-sum-exp, max; over all tokens, or those that an index names; over
+                 exponentials that are kept where scores stay but for terms of one side
     draw         random numbers, where an instruction reads them
 
 `Uncovered` says what has no such form; then torch runs the layer.
@@ -14,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import frexp
@@ -37,7 +38,7 @@ from weftc_runtime.reference.feed_forward import NORMS
 
 VERSION = 1  # CODE_VERSION of machine.cpp
 DENSE, UNIFORM, INDEX, LAZY, NOISE, IDENTITY = range(6)
-MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ, OWN = range(1, 11)
+MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ, OWN, KEPT_SOFT = range(1, 12)
 BLOCKED = ("sparse", "deferred")  # forms of what a feed-forward makes when it is read
 RANKED = ("top", "normmax", "sparsemax")
 KINDS = {"softmax": 0, "exp": 1, "sum": 2, "normalize": 3, "lse": 4, "max": 5}
@@ -126,6 +127,7 @@ class Encoded:
     written: frozenset[Place]
     ends: tuple[int, ...]  # of every sub-layer: how many instructions there are up to here
     layers: int  # whose instructions these are: of one, or, where each has weights of its own, of all
+    costs: int  # of how many scores exponentials are kept
     whole: npt.NDArray[np.int64]  # what the machine reads: see `Code`
     real: npt.NDArray[np.float64]
     chooses: npt.NDArray[np.bool_]  # by instruction
@@ -176,6 +178,7 @@ class Encoder:
         self.groups: list[_Group] = []
         self.lazy_of: dict[Place, int] = {}
         self.outs = self.rankings = 0
+        self.costs: dict[int, int] = {}  # numbers of what stays of scores
         self.instructions: list[Instruction] = []
         self.lazies: list[LazyWrite] = []
 
@@ -206,7 +209,15 @@ class Encoder:
         code = self._code(slots)
         numbers = np.array(code.whole, dtype=np.int64), np.array(code.real, dtype=np.float64)
         chooses, told = [each.name == "choose" for each in parts[1]], [each.path != "" for each in parts[1]]
-        return Encoded(*parts, tuple(ends), layers, *numbers, np.array(chooses, dtype=bool), np.array(told, dtype=bool))
+        return Encoded(
+            *parts,
+            tuple(ends),
+            layers,
+            len(self.costs),
+            *numbers,
+            np.array(chooses, dtype=bool),
+            np.array(told, dtype=bool),
+        )
 
     # ------------------------------------------------------------------ what is read and written
     def _subs(self) -> list[SublayerPlan]:
@@ -463,12 +474,15 @@ class Encoder:
                 self._choose(plan.heads[write.heads[0]], self.own_numbers[write.stream, write.slot], -1, path)
         outs: dict[int, int] = {}  # where each head puts its result
         soft: dict[tuple[str, str, bool], list[int]] = {}  # with the same queries and keys
+        kept: list[int] = []
         adding = [write for write in needed if not self._is_lazy(write) and not self._is_index(write)]
         for index in sorted({i for write in adding for i in write.heads}):
             outs[index] = self.outs
             self.outs += 1
             head = plan.heads[index]
-            if head.strategy == "stream":
+            if head.kept and not self._is_diagonal(head):
+                kept.append(index)
+            elif head.strategy == "stream":
                 soft.setdefault((head.head.query, head.head.keys, head.uniform_query), []).append(index)
             else:
                 self._head(head, outs[index], path)
@@ -477,9 +491,13 @@ class Encoder:
             code.add(SOFT, len(same))
             for index in same:
                 code.join(self._soft_head(plan.heads[index], outs[index]))
-            heads = [plan.heads[index].head for index in same]
-            text = ", ".join(f"{head.name}: {head.weighting.kind} of {head.keys}" for head in heads)
-            self.instructions.append(Instruction("soft", text, code))
+            self._note_soft([plan.heads[index].head for index in same], code)
+        if kept:
+            code = Code()
+            code.add(KEPT_SOFT, len(kept))
+            for index in kept:
+                code.join(self._kept_head(plan.heads[index], outs[index]))
+            self._note_soft([plan.heads[index].head for index in kept], code, ", exponentials kept")
         if needed:
             code = Code()
             code.add(WRITE, len(needed))
@@ -495,6 +513,10 @@ class Encoder:
             *(LazyWrite(plan, write, frozenset(changed - {(write.stream, write.slot)})) for write in made),
         ]
         return changed
+
+    def _note_soft(self, heads: list[Head], code: Code, how: str = "") -> None:
+        text = ", ".join(f"{head.name}: {head.weighting.kind} of {head.keys}{how}" for head in heads)
+        self.instructions.append(Instruction("soft", text, code))
 
     def _is_lazy(self, write: SlotWrite) -> bool:
         """Whether rows are made when they are read. Scratch that holds numbers at other times holds them always."""
@@ -529,15 +551,24 @@ class Encoder:
             code.add(*(where.get(slot.offset + column, -1) for column in range(slot.width)))
 
     # ------------------------------------------------------------------ scores
-    def _score(self, head: Head, narrow: NarrowHead) -> tuple[Code, bool, bool, set[str]]:
-        """A score, whether its features are stored numbers, or known sums of such, and the noise that its keys hold."""
+    def _score(
+        self, head: Head, narrow: NarrowHead, only: Mapping[int, Sequence[int]] | None = None
+    ) -> tuple[Code, bool, bool, set[str]]:
+        """A score, whether its features are stored numbers, or known sums of such, and the noise that its keys hold.
+
+        `only`: the parts, and the rows of them, that are asked for.
+        """
         found, stored, bounded, noise = Code(), True, True, set[str]()
-        for part in narrow.head.score.parts:
+        parts = list(enumerate(narrow.head.score.parts))
+        parts = parts if only is None else [(index, part) for index, part in parts if index in only]
+        for index, part in parts:
             side = 0 if part.scale is None else 1 if part.scale[0] == "query" else 2
             found.add(part.kind == "l2", side)
             found.real.append(1.0 if part.coefficient is None else float(narrow.weights[part.coefficient]))
             q = self._rows(head.query, narrow.query, part.q)
             k = self._rows(head.keys, narrow.keys, part.k, bounded=True)
+            if only is not None:
+                q, k = ([rows[at] for at in only[index]] for rows in (q, k))
             scale: list[Row] = []
             found.rows(q)
             found.rows(k)
@@ -552,7 +583,7 @@ class Encoder:
             loose = part.kind == "dot" and all(map(self._is_stored, (*q, *scale))) and all(map(self._is_data, k))
             bounded = bounded and (loose or all(map(self._is_stored, (*q, *k, *scale))))
         code = Code()
-        code.add(len(narrow.head.score.parts), stored and not noise - {"uniform"})
+        code.add(len(parts), stored and not noise - {"uniform"})
         code.join(found)
         return code, stored, bounded, noise
 
@@ -740,8 +771,6 @@ class Encoder:
     # ------------------------------------------------------------------ soft heads
     def _soft_head(self, plan: HeadPlan, out: int) -> Code:
         head, narrow, kind = plan.head, self.prepared.head(plan.head), plan.head.weighting.kind
-        if plan.kept:
-            raise Uncovered("exponentials of costs that stay are kept")
         self._check_lead(head)
         own = 0 if head.self_key is None else 1 if head.self_key.row is None else 2
         code = Code()
@@ -760,6 +789,34 @@ class Encoder:
         if own:
             code.rows(self._own(head, narrow), exact=False)
         return code
+
+    def _kept_head(self, plan: HeadPlan, out: int) -> Code:
+        """A head as any other, then what of its score stays, and the terms of each side alone."""
+        head, narrow, kept = plan.head, self.prepared.head(plan.head), dict(plan.kept)
+        own, other = (
+            list[tuple[Row, Row]](),
+            list[tuple[Row, Row]](),
+        )  # what varies, and what is the same for all tokens
+        for index, part in enumerate(narrow.head.score.parts):
+            q, k = self._rows(head.query, narrow.query, part.q), self._rows(head.keys, narrow.keys, part.k)
+            for at in set(range(len(q))).difference(kept.get(index, ())):
+                (other if self._is_same(q[at]) else own).append(
+                    (k[at], q[at]) if self._is_same(q[at]) else (q[at], k[at])
+                )
+        values = [] if head.weighting.kind in NUMBER_HEADS else self._values(head, narrow)
+        code = self._soft_head(plan, out)
+        code.add(
+            self.costs.setdefault(plan.cost_group, len(self.costs)), plan.transposed, all(map(self._is_same, values))
+        )
+        code.join(self._score(head, narrow, kept)[0])
+        for terms in (own, other):
+            code.rows([varies for varies, _ in terms], exact=False)
+            code.rows([same for _, same in terms], exact=False)
+        return code
+
+    def _is_same(self, row: Row) -> bool:
+        """Whether a row gives the same number for all tokens."""
+        return all(self._kind(place) == UNIFORM or self.plan.forms[place] == "zero" for place in self._read([row]))
 
     @staticmethod
     def _check_lead(head: Head) -> None:
@@ -838,8 +895,8 @@ class Encoder:
                 return number
         score, _, _, noise = self._score(first.head, self.prepared.head(first.head))
         self._check_lead(first.head)
-        if noise or first.kept:
-            raise Uncovered("random numbers are weighed, or exponentials are kept")
+        if noise:
+            raise Uncovered("random numbers are weighed")
         self.groups.append(_Group(first.head, score))
         code = Code()
         code.add(MAKE_LAZY, len(self.groups) - 1)

@@ -23,6 +23,7 @@ from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import RationalScores
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.kernels.native.library import Library, address, library
+from weftc_runtime.machines import heads_kept
 from weftc_runtime.machines.encoding import DENSE, IDENTITY, INDEX, LAZY, NOISE, UNIFORM, Encoded, Encoder, SlotCode
 from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.machines.heads_nearest import settle_rows
@@ -64,6 +65,24 @@ def encoded(engine: PlannedBackend, problem: Problem) -> Encoded:
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
+class KeptStore:
+    """Exponentials that a run keeps, from call to call."""
+
+    kernels: Library
+    handle: int
+
+    @classmethod
+    def of(cls, kernels: Library, problems: int, costs: int) -> KeptStore:
+        made = cls(kernels, kernels.store(problems, costs, heads_kept.REACH, heads_kept.MEMORY))
+        weakref.finalize(made, kernels.free_store, made.handle)
+        return made
+
+    def counts(self) -> list[int]:
+        """Matrices that were made, passes over them; how many there are, and their bytes."""
+        return self.kernels.counts(self.handle)
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class NativeMachine:
     """The layers of a state."""
 
@@ -74,6 +93,7 @@ class NativeMachine:
     starts: dict[str, list[int]]  # of every stream: the first token of each problem, and the end of the last
     tiers: dict[str, Tiers] = field(default_factory=dict)
     settled: list[Tiers] = field(default_factory=list)  # by layer
+    store: KeptStore | None = None
     _arrays: list[Arrays] = field(default_factory=list)  # by slot
     _handle: int = 0
     _done: int = 0
@@ -106,7 +126,11 @@ class NativeMachine:
         written, problems, state = self.plan.written, self.problems, cast(dict[str, Residual], self.problem.residuals)
         pointers = np.zeros((len(self.plan.slots), 4), dtype=np.uint64)
         peaks = np.full(len(self.plan.slots), np.nan)
-        known = self.engine.cache.get(self.problem.number, {}).get("peaks", {}) if problems == 1 else {}
+        cache = self.engine.cache.setdefault(self.problem.number, {})
+        known = cache.get("peaks", {}) if problems == 1 else {}
+        if self.plan.costs:
+            self.store = cache.setdefault("kept", None) or KeptStore.of(self.kernels, problems, self.plan.costs)
+            cache["kept"] = self.store
         for number, slot in enumerate(self.plan.slots):
             if slot.kind in MADE:
                 self._arrays.append((None, None, None))
@@ -127,7 +151,8 @@ class NativeMachine:
         drawn = np.array(list(seeds), dtype=np.uint64)
         lists = (self.plan.whole.ctypes.data, self.plan.real.ctypes.data, pointers.ctypes.data, peaks.ctypes.data)
         more = (problems, begins.ctypes.data, drawn.ctypes.data, self.engine.dtype == torch.float32, cores(), base)
-        self._handle = self.kernels.machine(*lists, *more)
+        store = None if self.store is None else self.store.handle
+        self._handle = self.kernels.machine(*lists, *more, store)
         weakref.finalize(self, self.kernels.free_machine, self._handle)
         self._work = self._scores()
 

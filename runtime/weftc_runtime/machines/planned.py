@@ -42,8 +42,6 @@ from weftc_runtime.machines.native_machine import NativeMachine, encoded
 from weftc_runtime.machines.planned_program import PlannedProgram
 from weftc_runtime.machines.sharded import Bringing, SpreadScores, nothing_asked
 from weftc_runtime.machines.stored import stored
-from weftc_runtime.machines.tape import Tape
-from weftc_runtime.machines.taping import Maker, may_tape, steps_of
 from weftc_runtime.machines.writing import Writer
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan
 from weftc_runtime.plan.prepared import Prepared
@@ -209,9 +207,8 @@ class PlannedBackend:
 
     def _may_be_native(self) -> bool:
         """Whether layers run natively where they have such a form."""
-        if self.device.type != "cpu" or self.scan.type != "cpu" or library() is None:
-            return False
-        return not self.program.conditions and not may_tape(self.program, steps_of(self.program, self.prepared.plan))
+        cpu = self.device.type == "cpu" and self.scan.type == "cpu"
+        return cpu and not self.program.conditions and library() is not None
 
     def plain_scores(self, whole: Problem) -> bool:
         """Whether the heads of layers that look for best keys score stored numbers as they are."""
@@ -259,35 +256,22 @@ class PlannedBackend:
 
     # ------------------------------------------------------------------ many layers at once
     def many_layers(
-        self,
-        problem: Problem,
-        many: int,
-        index: int,
-        seeds: Sequence[int],
-        little: Mapping[tuple[str, str], Limit] | None = None,
-    ) -> NativeMachine | Tape | None:
+        self, problem: Problem, index: int, seeds: Sequence[int], little: Mapping[tuple[str, str], Limit] | None = None
+    ) -> NativeMachine | None:
         """The next layers of a problem as one native run, where the plan allows it; `little`: see `Run`."""
         if self.device.type != "cpu" or self.scan.type != "cpu":
             return None
-        attends = steps_of(self.program, self.prepared.plan)
-        if self.program.options.get("weights") == "unrolled" or not may_tape(self.program, attends):
-            try:
-                found = NativeMachine.of(self, problem, index, seeds)
-                found.limit(little or {})
-                return found
-            except Uncovered:
-                return None
-        if self.groups is not None or little:
+        try:
+            found = NativeMachine.of(self, problem, index, seeds)
+            found.limit(little or {})
+            return found
+        except Uncovered:
             return None
-        state, exact = cast(dict[str, Residual], problem.residuals), self.exact(problem)
-        calls = [[self.call(head, state, exact, problem.number) for head in attend.heads] for attend in attends]
-        carry = self.prepared.carry
-        return Maker(self.program, attends, state, self.sources, calls, carry, self.dtype).tape(many)
 
     def follow(self, problem: Problem, index: int, seed: int) -> None:
         """Lets the native machine run the next layer of a problem, sub-layer by sub-layer, where it can."""
-        found = self.many_layers(problem, 1, index, [seed])
-        if isinstance(found, NativeMachine):
+        found = self.many_layers(problem, index, [seed])
+        if found is not None:
             self._followed[problem.number] = found, found.sublayers()
 
     def _next(
@@ -321,12 +305,12 @@ class PlannedBackend:
                 self.tiers.setdefault(name, Tiers()).include(tiers)
         return found
 
-    def taped(self, problem: Problem, tape: NativeMachine | Tape) -> None:
-        """Takes over what a tape has written."""
-        for stream, slots in tape.slots().items():
+    def take_over(self, problem: Problem, machine: NativeMachine) -> None:
+        """Takes over what a machine has written."""
+        for stream, slots in machine.slots().items():
             residual = cast(Residual, problem.residuals[stream])
             problem.residuals[stream] = cast(Tensor, residual.with_slots(slots, self.sources[stream]))
-        for name, tiers in tape.tiers.items():
+        for name, tiers in machine.tiers.items():
             self.tiers.setdefault(name, Tiers()).include(tiers)
         for step in self.program.layer:
             self.derived_slots.ready.update(step.writes)
@@ -543,8 +527,6 @@ def layers_at_a_time(program: Program, prepared: Prepared) -> str:
     """The instructions that the native machine carries out layer by layer, or why it does not."""
     if not program.layer:
         return "none"
-    if program.options.get("weights") != "unrolled" and may_tape(program, steps_of(program, prepared.plan)):
-        return "many in one native call (heads over exponentials that are kept)"
     device = torch.device("cpu")
     engine = PlannedBackend(PlannedProgram.of(program, prepared), torch.float64, device, device)
     counts = {stream.name: [stream.size or 1] for stream in program.streams}

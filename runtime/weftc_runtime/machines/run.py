@@ -225,33 +225,33 @@ class Run:
             return 0
         whole = self.joined is not None
         active = [self.joined] if self.joined is not None else self._active()
-        tapes = []
+        machines = []
         for problem in active:
             if not whole:
                 demand(self.program, problem, index, self.batch.batched, self.read)
             seeds = self.batch.seeds if whole else [self.batch.seeds[problem.number]]
-            tape = self.engine.many_layers(problem, many // each, index, seeds, self.little)
-            if tape is None:
+            machine = self.engine.many_layers(problem, index, seeds, self.little)
+            if machine is None:
                 return 0
-            tapes.append(tape)
+            machines.append(machine)
         longest, settled, behind = 0, [Tiers() for _ in range(many)], list[tuple[int, int]]()
-        for problem, tape in zip(active, tapes, strict=True):
+        for problem, machine in zip(active, machines, strict=True):
             numbers = range(len(self.layers)) if whole else [problem.number]
             try:
-                ran, stable = tape.run(many // each, until_stable, [self.stable[number] for number in numbers])
+                ran, stable = machine.run(many // each, until_stable, [self.stable[number] for number in numbers])
                 ran = [layers * each for layers in ran]
             except Uncovered:  # which of several it is comes out one by one
                 ran, stable = [0], [False]
             if not any(ran) and len(active) == 1:
                 return 0
             if any(ran):
-                self.engine.taped(problem, tape)
-            for total, tiers in zip(settled, tape.settled, strict=False):
+                self.engine.take_over(problem, machine)
+            for total, tiers in zip(settled, machine.settled, strict=False):
                 total.include(tiers)
             for number, layers, still in zip(numbers, ran, stable, strict=True):
                 self.layers[number] += layers
                 self.stable[number] = still
-            longest = max(longest, len(tape.settled))
+            longest = max(longest, len(machine.settled))
             behind.append((problem.number, ran[0]))
             if len(active) > 1:  # matrices of one problem at a time
                 self.engine.cache.pop(problem.number, None)

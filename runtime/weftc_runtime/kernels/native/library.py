@@ -17,7 +17,6 @@ from torch import Tensor
 
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native.building import OFF, NotBuilt, built, cached, shipped
-from weftc_runtime.kernels.native.layers import MEMORY, Costs, Layers
 from weftc_runtime.kernels.native.starts import MatrixRows
 
 _MACHINE, _MACHINE_ALL = ("stop", "doubt", "settle"), ("slots", "line_up", "tiers")
@@ -145,10 +144,8 @@ class Library:
         self._find.argtypes = [c_void_p, POINTER(Find)]
         self._peak.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int32, c_int32]
         self._peak.restype = c_double
-        self._product = library.weftc_product
-        self._product.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int64, c_int32, c_void_p, c_void_p, c_int32]
         self._machine, self.free_machine = library.weftc_machine, library.weftc_machine_free
-        self._machine.argtypes = [c_void_p] * 4 + [c_int64, c_void_p, c_void_p, c_int32, c_int32, c_int64]
+        self._machine.argtypes = [c_void_p] * 4 + [c_int64, c_void_p, c_void_p, c_int32, c_int32, c_int64, c_void_p]
         self._machine.restype, self.free_machine.argtypes, self.free_machine.restype = c_void_p, [c_void_p], None
         self._run = library.weftc_machine_run
         self._run.argtypes = [c_void_p, c_int64, c_int32, c_int32, c_int64, c_void_p]
@@ -162,8 +159,15 @@ class Library:
         self.tiers.argtypes = [c_void_p, c_int64, c_void_p]
         for call in (self.stop, self.doubt, self.settle, self.slots, self.line_up, self.tiers):
             call.restype = None
-        self._costs, self._layers = library.weftc_costs, library.weftc_layers
-        self._costs.argtypes, self._layers.argtypes = [POINTER(Costs)], [POINTER(Layers)]
+        self._store, self.free_store = library.weftc_store, library.weftc_store_free
+        self._store.argtypes, self._store.restype = [c_int64, c_int64, c_double, c_int64], c_void_p
+        self.free_store.argtypes, self.free_store.restype = [c_void_p], None
+        self._counts = library.weftc_store_counts
+        self._counts.argtypes, self._counts.restype = [c_void_p, c_void_p], None
+        self._exponentials, self._product = library.weftc_exponentials, library.weftc_product
+        self._exponentials.argtypes, self._exponentials.restype = [c_void_p, c_int64, c_int32, c_void_p], None
+        self._product.argtypes = [c_void_p, c_int32, c_int64, c_int64, c_int64, c_int32, c_void_p, c_void_p, c_int32]
+        self._product.restype = None
         self._distinct, self._nearer, self._pick = library.weftc_distinct, library.weftc_nearer, library.weftc_pick
         self._distinct.argtypes, self._distinct.restype = [POINTER(MatrixRows), c_void_p], c_int64
         self._nearer.argtypes, self._nearer.restype = [POINTER(MatrixRows), c_int64, c_void_p, c_void_p], c_double
@@ -204,25 +208,31 @@ class Library:
         """Adds rows to their sums and rounds these; False if the numbers need more room."""
         return not self._segments(byref(segments))
 
+    def store(self, problems: int, costs: int, reach: float, limit: int) -> int:
+        """Room for exponentials that are kept; to be given to `free_store` in the end."""
+        made = self._store(problems, costs, reach, limit)
+        if not made:
+            raise MemoryError("exponentials ran out of memory")
+        return cast(int, made)
+
+    def counts(self, store: int) -> list[int]:
+        """Matrices of exponentials that were made, passes over them; how many there are, and their bytes."""
+        found = np.zeros(4, dtype=np.int64)
+        self._counts(store, found.ctypes.data)
+        return found.tolist()
+
+    def exponentials(self, x: npt.NDArray[np.float64], single: bool) -> npt.NDArray[np.float64]:
+        """exp of numbers, a multiple of 64 of them, as they are kept."""
+        out = np.empty_like(x)
+        self._exponentials(x.ctypes.data, len(x), single, out.ctypes.data)
+        return out
+
     def product(self, matrix: Tensor, columns: int, vector: Tensor, turned: bool, threads: int) -> Tensor:
         """matrix[:, :columns] @ vector in float64, or with the transpose; rows are a multiple of 8, columns of 64."""
         out = torch.empty(columns if turned else len(matrix), dtype=torch.float64)
         given = (address(matrix), matrix.element_size() == 8, len(matrix), columns, matrix.stride(0), turned)
-        if self._product(*given, address(vector), address(out), threads):
-            raise MemoryError("a product ran out of memory")
+        self._product(*given, address(vector), address(out), threads)
         return out
-
-    def costs(self, costs: Costs) -> None:
-        """Makes a matrix of exponentials."""
-        if self._costs(byref(costs)):
-            raise MemoryError("a matrix of exponentials ran out of memory")
-
-    def layers(self, layers: Layers) -> int:
-        """Runs layers: `DONE`, or why it stopped early."""
-        outcome = int(self._layers(byref(layers)))
-        if outcome == MEMORY:
-            raise MemoryError("layers ran out of memory")
-        return outcome
 
     def peak(self, data: Tensor, threads: int) -> float:
         """The largest size of the numbers of a matrix."""

@@ -601,6 +601,7 @@ static std::unique_ptr<Instruction> make(Code& code) {
     case 7: return make_lazy(code);
     case 8: return make_member_soft(code);
     case 9: return std::make_unique<MapWhenRead>(code);
+    case 11: return make_kept(code);
     default: return std::make_unique<Own>(code);
   }
 }
@@ -738,13 +739,16 @@ constexpr int64_t CODE_VERSION = 1;  // the way plans are written
 // A machine for a plan and the arrays of a batch; null where memory ran out or the plan is written another way.
 // code: version, streams, slots, (kind, stream, width, single, field, group, name) each, groups of lazy slots, heads'
 // results, rankings, instructions before the first layer, instructions, then these. arrays: (slots, 4) addresses.
+// store: of exponentials that are kept, for the same problems; it must outlive the machine.
 void* weftc_machine(const int64_t* code, const double* real, void* const* arrays, const double* peaks, int64_t problems,
-                   const int64_t* const* starts, const uint64_t* seeds, int32_t single, int32_t threads, int64_t base) {
+                   const int64_t* const* starts, const uint64_t* seeds, int32_t single, int32_t threads, int64_t base,
+                   void* store) {
   try {
     weftc::Code read{code, real};
     if (read.next() != CODE_VERSION) return nullptr;
     auto machine = std::make_unique<Machine>();
     machine->single = single, machine->threads = threads, machine->base = base;
+    machine->store = (weftc::Store*)store;
     machine->streams = (int32_t)read.next();
     const int64_t slots = read.next();
     for (int64_t s = 0; s < slots; s++) {
@@ -806,14 +810,19 @@ int32_t weftc_machine_run(void* handle, int64_t last, int32_t stop, int32_t unti
         team.ranges(many, each, [&](int64_t first, int64_t past, int who) {
           weftc::Worker* worker = machine.workers.data() + who;
           weftc::Team::run(1, [&](weftc::Team& alone) {
-            for (int64_t p = first; p < past; p++) machine.problems[p]->go(alone, worker, 1, last, stop, until_stable);
+            for (int64_t p = first; p < past; p++) {
+              machine.problems[p]->go(alone, worker, 1, last, stop, until_stable);
+              if (machine.store) weftc::let_go(*machine.store, p);
+            }
           });
         });
       });
     } else {
       weftc::Team::run(threads, [&](weftc::Team& team) {
-        for (auto& problem : machine.problems)
+        for (auto& problem : machine.problems) {
           problem->go(team, machine.workers.data(), threads, last, stop, until_stable);
+          if (machine.store) weftc::let_go(*machine.store, problem->number);
+        }
       });
     }
     for (int64_t p = 0; p < many; p++) {

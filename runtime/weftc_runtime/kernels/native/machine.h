@@ -222,6 +222,9 @@ struct Memory {
   virtual ~Memory() = default;
 };
 
+struct Store;  // of exponentials that are kept (kept.cpp)
+void let_go(Store& store, int64_t problem);  // of a problem after a call, where all of them would take too much room
+
 struct Problem {
   Machine& machine;
   int64_t number;
@@ -287,12 +290,14 @@ struct Machine {
   int32_t threads = 1;
   bool single = false;
   int64_t base = 0;  // layers that ran before the first of this call
+  Store* store = nullptr;
 };
 
 std::unique_ptr<Instruction> make_choose(Code& code);
 std::unique_ptr<Instruction> make_rank(Code& code);
 std::unique_ptr<Instruction> make_gather(Code& code);
 std::unique_ptr<Instruction> make_soft(Code& code);
+std::unique_ptr<Instruction> make_kept(Code& code);
 std::unique_ptr<Instruction> make_lazy(Code& code);
 std::unique_ptr<Instruction> make_member_soft(Code& code);
 

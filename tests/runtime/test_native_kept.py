@@ -1,11 +1,10 @@
-"""Many layers in one native call: the numbers of single layers and of the reference, for any program of the kind."""
+"""Exponentials that the native machine keeps: the numbers of single layers and of the reference, for any program."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
-from weakref import ReferenceType, ref
 
 import numpy as np
 import pytest
@@ -15,10 +14,11 @@ import weftc
 import weftc_runtime
 from planned_cases import assert_same_bits, both
 from weftc_runtime import Checkpoint, Model, Outputs
+from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines import heads_kept
-from weftc_runtime.machines.exponentials import Kept
+from weftc_runtime.machines.heads_kept import Kept
+from weftc_runtime.machines.native_machine import KeptStore, NativeMachine
 from weftc_runtime.machines.run import Run
-from weftc_runtime.machines.tape import Tape
 
 HEAD = """
 tokens i in left
@@ -98,28 +98,32 @@ def inputs(name: str, left: int, right: int, width: int = 2, seed: int = 0) -> d
 def leaps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many layers each call ran at once."""
     found: list[int] = []
-    original = Tape.run
+    original = NativeMachine.run
 
-    def run(tape: Tape, *settings: Any) -> tuple[list[int], list[bool]]:
-        ran, stable = original(tape, *settings)
+    def run(machine: NativeMachine, *settings: Any) -> tuple[list[int], list[bool]]:
+        ran, stable = original(machine, *settings)
         found.append(ran[0])
         return ran, stable
 
-    monkeypatch.setattr(Tape, "run", run)
+    monkeypatch.setattr(NativeMachine, "run", run)
     return found
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
-    """The matrices that were made."""
+def stores(monkeypatch: pytest.MonkeyPatch) -> list[KeptStore]:
+    """What the runs keep."""
+    found: list[KeptStore] = []
+    original = KeptStore.of
+    monkeypatch.setattr(KeptStore, "of", lambda *given: found.append(original(*given)) or found[-1])
+    return found
+
+
+@pytest.fixture
+def by_torch(monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
+    """The matrices that torch made."""
     found: list[Kept] = []
     original = heads_kept.made
-
-    def make(*given: Any) -> Kept:
-        found.append(original(*given))
-        return found[-1]
-
-    monkeypatch.setattr(heads_kept, "made", make)
+    monkeypatch.setattr(heads_kept, "made", lambda *given: found.append(original(*given)) or found[-1])
     return found
 
 
@@ -174,29 +178,15 @@ def test_other_lowerings_and_widths(name: str, width: int, leaps: list[int]) -> 
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_one_matrix_serves_both_directions(name: str, made: list[Kept], monkeypatch: pytest.MonkeyPatch) -> None:
-    passes: list[tuple[int, int]] = []
-    original = Tape._passes
-
-    def noted(tape: Tape, step: Any) -> Any:
-        found = original(tape, step)
-        passes.extend((one.along, one.across) for one in found)
-        return found
-
-    monkeypatch.setattr(Tape, "_passes", noted)
+def test_one_matrix_serves_both_directions(name: str, stores: list[KeptStore]) -> None:
     both(compiled(name))[1](inputs(name, 60, 45))
-    costs = 2 if name == "twice" else 1
-    assert len(made) == costs
-    if name in (
-        "sinkhorn_dual",
-        "sort",
-        "damped",
-        "drift",
-        "counted",
-    ):  # both heads in one step: one pass over the matrix
-        assert passes == [(0, 1)]
+    (store,) = stores
+    made, passes, alive, _ = store.counts()
+    assert made == alive == (2 if name == "twice" else 1)
+    if name in ("sinkhorn_dual", "sort", "damped", "drift", "counted"):  # both heads in one step: one pass over it
+        assert passes == 9
     if name in ("sinkhorn_log", "scaled"):  # a step each
-        assert passes == [(0, -1), (-1, 0)]
+        assert passes == 18
 
 
 def test_costs_are_told_apart_by_their_numbers() -> None:
@@ -219,40 +209,36 @@ outputs f = f, g = g
 
 @pytest.mark.parametrize("name", ["sinkhorn_log", "drift", "scaled"])
 def test_terms_that_move_far_make_a_matrix_anew(
-    name: str, made: list[Kept], leaps: list[int], monkeypatch: pytest.MonkeyPatch
+    name: str, stores: list[KeptStore], leaps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = inputs(name, 50, 70)
     model = both(compiled(name, layers=12))[1]
     expected = model(given)
-    before = len(made)
-    monkeypatch.setattr(heads_kept, "REACH", 0.02)
+    monkeypatch.setattr(heads_kept, "REACH", 0.04)
     found = model(given)
     assert leaps == [12, 12]
-    assert len(made) - before > before
+    before, now = stores
+    assert now.counts()[0] > 2 * before.counts()[0]
     assert_close(expected, found, 1e-12)
 
 
-def test_matrices_that_no_longer_serve_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrices_that_no_longer_serve_are_let_go(stores: list[KeptStore], monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[int] = []
-    every: list[ReferenceType[Kept]] = []
-    original = heads_kept.made
-
-    def make(*given: Any) -> Kept:
-        found = original(*given)
-        every.append(ref(found))
-        alive.append(sum(one() is not None for one in every))
-        return found
-
-    monkeypatch.setattr(heads_kept, "made", make)
-    monkeypatch.setattr(heads_kept, "REACH", 0.02)
-    both(compiled("sinkhorn_log", layers=12))[1](inputs("sinkhorn_log", 50, 70))
-    assert len(alive) > 8
+    monkeypatch.setattr(heads_kept, "REACH", 0.04)
+    given, model = inputs("sinkhorn_log", 50, 70), both(compiled("sinkhorn_log", layers=12))[1]
+    model(given, progress=lambda *_: alive.extend(store.counts()[2] for store in stores))
+    (store,) = stores
+    assert store.counts()[0] > 8
     assert max(alive) == 2  # one of each side
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_columns_that_underflow_get_a_matrix_of_their_own(
-    dtype: torch.dtype, made: list[Kept], leaps: list[int], monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype,
+    stores: list[KeptStore],
+    by_torch: list[Kept],
+    leaps: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = torch.linspace(0, 1, 40, dtype=torch.float64)[:, None]
     mass = torch.full((40,), 1 / 40, dtype=torch.float64)
@@ -260,13 +246,14 @@ def test_columns_that_underflow_get_a_matrix_of_their_own(
     reference, planned = both(compiled("sinkhorn_log", layers=8, width=1, **{"lambda": 0.01}), dtype)
     expected, found = reference(given), planned(given)
     assert leaps == [8]
-    assert {kept.turned for kept in made} == {False, True}
-    assert any(kept.slack > 100 for kept in made)  # the other side of it holds nothing
+    (store,) = stores
+    assert store.counts()[0] >= 2  # the other side of the first holds nothing
     bound = 16 * torch.finfo(dtype).eps * 8  # kappa 1 beside potentials of 1000
     assert_close(expected, found, bound)
-    made.clear()
+    by_torch.clear()
     assert_close(expected, one_by_one(planned, given, monkeypatch), bound)
-    assert {kept.turned for kept in made} == {False, True}
+    assert {kept.turned for kept in by_torch} == {False, True}
+    assert any(kept.slack > 100 for kept in by_torch)  # the other side of it holds nothing
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -331,7 +318,7 @@ def test_a_ragged_batch_is_its_problems(leaps: list[int]) -> None:
         x[number, : len(one["x"])], y[number, : len(one["y"])] = torch.from_numpy(one["x"]), torch.from_numpy(one["y"])
         mask["left"][number, : len(one["x"])], mask["right"][number, : len(one["y"])] = True, True
     whole = model(x=x, y=y, mask=mask)
-    assert leaps == [9] * 3
+    assert leaps == [9]  # one call for all of them
     assert model.report.layers == (9, 9, 9)
     for number, one in enumerate(problems):
         alone = model(one)
@@ -358,16 +345,69 @@ def test_the_last_layer_must_not_overflow_either() -> None:
         model.fields(inputs("drift", 20, 20), layers=1)
 
 
-def test_what_a_tape_does_not_cover_runs_layer_by_layer(leaps: list[int]) -> None:
-    changed = SPECS["damped"].replace("<x[i], y[j]>", "<x[i], y[j]> * g[j]")  # the costs move
-    model = both(weftc.compile(changed, dims={"d": 2}, layers=3))[1]
-    model(inputs("damped", 30, 30))
-    square = SPECS["damped"].replace("(g[j] +", "(g[j] * g[j] / 9 +")  # a number that follows from what is written
-    reference, planned = both(weftc.compile(square, dims={"d": 2}, layers=3))
+@pytest.mark.parametrize("name", ["damped", "sinkhorn_dual"])
+def test_matrices_of_many_problems_are_let_go_where_they_take_too_much_room(
+    name: str, stores: list[KeptStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems = [inputs(name, 40, 40, seed=seed) for seed in range(4)]
+    model = both(compiled(name))[1]
+    given = {key: np.stack([one[key] for one in problems]) for key in ("x", "y")}
+    expected = model(given)
+    monkeypatch.setattr(heads_kept, "MEMORY", 2 * 40 * 80 * 8)  # room for two
+    found = model(given)
+    assert [store.counts()[::2] for store in stores] == [[4, 4], [4, 0]]
+    assert_same_bits(dict(numbers(expected)), dict(numbers(found)))
+
+
+def test_a_matrix_that_is_too_large_is_not_kept(
+    stores: list[KeptStore], leaps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, (reference, planned) = inputs("sinkhorn_log", 40, 30), both(compiled("sinkhorn_log"))
+    monkeypatch.setattr(heads_kept, "MEMORY", 1000)
+    assert_close(reference(given), planned(given), 1e-13)
+    assert leaps == [9]
+    assert stores[0].counts() == [0, 0, 0, 0]
+
+
+VALUES = f"""algorithm values
+{HEAD}
+state  h[i] : R^d = 0
+layer
+  f[i] = -logsumexp[j] (g[j] + <x[i], y[j]>)
+  h[i] = sum[j] softmax[j](g[j] + <x[i], y[j]>) * (y[j] + g[j] * y[j])
+  then
+  g[j] = 0.5 * sum[i] softmax[i](f[i] + <x[i], y[j]>) * f[i]
+outputs f = f, g = g, h = h
+"""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sizes", [(1, 1), (65, 30)])
+def test_every_key_may_have_a_value_of_its_own(
+    sizes: tuple[int, int], dtype: torch.dtype, stores: list[KeptStore], leaps: list[int]
+) -> None:
+    reference, planned = both(weftc.compile(VALUES, dims={"d": 2}, layers=5), dtype)
+    given = inputs("damped", *sizes)
+    found = planned(given)
+    assert leaps == [5]
+    assert stores[0].counts()[0] >= 1
+    assert_close(reference(given), found, 16 * torch.finfo(dtype).eps * 30 * 5)
+
+
+def test_costs_that_move_are_not_kept(stores: list[KeptStore], leaps: list[int]) -> None:
+    changed = SPECS["damped"].replace("<x[i], y[j]>", "<x[i], y[j]> * g[j]")
+    reference, planned = both(weftc.compile(changed, dims={"d": 2}, layers=3))
     assert_close(reference(inputs("damped", 30, 30)), planned(inputs("damped", 30, 30)), 1e-12)
-    unrolled = both(weftc.compile(SPECS["damped"], dims={"d": 2}, layers=3, weights="unrolled"))[1]
-    unrolled(inputs("damped", 30, 30))
-    assert leaps == []
+    assert leaps == [3]
+    assert stores == []
+
+
+def test_terms_may_follow_from_what_is_written(stores: list[KeptStore]) -> None:
+    square = SPECS["damped"].replace("(g[j] +", "(g[j] * g[j] / 9 +")
+    for weights in ("shared", "unrolled"):
+        reference, planned = both(weftc.compile(square, dims={"d": 2}, layers=3, weights=weights))
+        assert_close(reference(inputs("damped", 30, 30)), planned(inputs("damped", 30, 30)), 1e-12)
+    assert [store.counts()[0] for store in stores] == [1, 1]
 
 
 def test_a_changed_weight_changes_the_numbers() -> None:
@@ -384,26 +424,13 @@ def test_a_changed_weight_changes_the_numbers() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_exponentials(dtype: torch.dtype) -> None:
     """Entries of a matrix are exp of their score to a unit in the last place, whatever its size."""
-    text = f"""algorithm plain
-{HEAD}
-layer
-  f[i] = -logsumexp[j] (g[j] + <x[i], y[j]>)
-outputs f = f
-"""
+    kernels = library()
+    assert kernels is not None
     generator = np.random.default_rng(0)
     lowest = -86.0 if dtype == torch.float32 else -700.0
-    scores = np.concatenate([[0.0], -(generator.uniform(size=4000) ** 3) * -lowest, [lowest * 1.01, lowest * 20]])
-    found: list[Kept] = []
-    with pytest.MonkeyPatch.context() as patched:
-        original = heads_kept.made
-        patched.setattr(heads_kept, "made", lambda *given: found.append(original(*given)) or found[-1])
-        given = {"x": np.ones((1, 1)), "y": scores.astype(np.float32)[:, None]}
-        weftc_runtime.load(weftc.compile(text, dims={"d": 1}, layers=1), dtype=dtype, backend="planned")(given)
-    (kept,) = found
-    entries = kept.matrix[0, : len(scores)].numpy().astype(np.longdouble)
-    expected = np.exp(scores.astype(np.float32).astype(np.longdouble))
+    scores = np.concatenate([[0.0, 20.0], -(generator.uniform(size=4028) ** 3) * -lowest, [lowest * 1.01, lowest * 20]])
+    entries = kernels.exponentials(scores, dtype == torch.float32).astype(np.longdouble)
+    expected = np.exp(scores.astype(np.longdouble))
     error = np.abs(entries - expected)[:-2] / expected[:-2]
     assert float(error.max()) <= 1.01 * torch.finfo(dtype).eps
     assert not entries[-2:].any()
-    assert not kept.matrix[1:].any()
-    assert not kept.matrix[:, len(scores) :].any()
