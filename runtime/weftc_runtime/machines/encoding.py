@@ -26,7 +26,7 @@ import numpy.typing as npt
 import torch
 
 from weftc_runtime.errors import Uncovered
-from weftc_runtime.format.program import FFN, Head, Program, Stream
+from weftc_runtime.format.program import FFN, Head, Program, ProgramStep, Stream
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.machines.head_task import HeadTask, classes
 from weftc_runtime.machines.heads_segment import classes_of, grouping_of
@@ -117,17 +117,27 @@ class LazyWrite:
         return self.place not in self.later
 
 
+@dataclass(frozen=True, slots=True)
+class StepGroup:
+    """The steps that instructions are for: all of a layer, or one of those around the layers or of them."""
+
+    steps: tuple[ProgramStep, ...]
+    path: str = "blocks"
+    first: int = 0  # the number of its first sub-layer there
+    alone: bool = False  # one step: all that it writes counts, not only what lasts
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """The instructions of a layer."""
+    """The instructions of some steps."""
 
+    part: StepGroup
     slots: tuple[SlotCode, ...]
     instructions: tuple[Instruction, ...]
     lazies: tuple[LazyWrite, ...]
     written: frozenset[Place]
     ends: tuple[int, ...]  # of every sub-layer: how many instructions there are up to here
     layers: int  # whose instructions these are: of one, or, where each has weights of its own, of all
-    costs: int  # of how many scores exponentials are kept
     whole: npt.NDArray[np.int64]  # what the machine reads: see `Code`
     real: npt.NDArray[np.float64]
     chooses: npt.NDArray[np.bool_]  # by instruction
@@ -148,10 +158,10 @@ class _Group:
 
 
 class Encoder:
-    """Writes the instructions of a layer; `calls` gives a head on one problem."""
+    """Writes the instructions of some steps; `calls` gives a head on one problem."""
 
     def __init__(
-        self, program: Program, prepared: Prepared, single: bool, calls: Callable[[HeadPlan], HeadTask]
+        self, program: Program, prepared: Prepared, single: bool, calls: Callable[[HeadPlan], HeadTask], part: StepGroup
     ) -> None:
         self.program, self.prepared, self.plan, self.single, self.calls = (
             program,
@@ -168,7 +178,9 @@ class Encoder:
         self.places = [(stream.name, slot.name) for stream in program.streams for slot in stream.slots]
         self.own_numbers = {place: number for number, place in enumerate(self.places)}
         self.numbers = dict(self.own_numbers)  # where to read slots now: maps made when read have numbers of their own
-        self.steps = [self.plan.steps[f"layer.{index}"] for index in range(len(program.layer))]
+        self.part = part
+        planned = {id(step): self.plan.steps[path] for path, step in program.places()}
+        self.steps = [planned[id(step)] for step in part.steps]
         self.written = self._written()
         self.needed = self._needed()
         self.blocked = self._blocked()
@@ -178,7 +190,6 @@ class Encoder:
         self.groups: list[_Group] = []
         self.lazy_of: dict[Place, int] = {}
         self.outs = self.rankings = 0
-        self.costs: dict[int, int] = {}  # numbers of what stays of scores
         self.instructions: list[Instruction] = []
         self.lazies: list[LazyWrite] = []
 
@@ -186,12 +197,12 @@ class Encoder:
         """The instructions, or `Uncovered`."""
         fresh: set[Place] = set()  # derived slots that are up to date
         ends: list[int] = []
-        block = 0
-        for sublayers, step in zip(self.steps, self.program.layer, strict=True):
+        block, path = self.part.first, self.part.path
+        for sublayers, step in zip(self.steps, self.part.steps, strict=True):
             self._derive(sublayers, fresh)
             made: set[Place] = set()
             for at, sub in enumerate(sublayers):
-                changed = self._attend(sub, f"blocks.{block + at}") if isinstance(sub, AttendPlan) else self._feed(sub)
+                changed = self._attend(sub, f"{path}.{block + at}") if isinstance(sub, AttendPlan) else self._feed(sub)
                 self._check_order(sublayers[at + 1 :], changed)
                 made |= changed
                 ends.append(len(self.instructions))
@@ -200,20 +211,20 @@ class Encoder:
         self._check_lazies()
         lasting = tuple(lazy for lazy in self.lazies if lazy.lasts)
         slots = tuple(self._slots())
-        parts = slots, tuple(self.instructions), lasting, frozenset(self.written)
-        layers = self.program.layers if self.program.options.get("weights") == "unrolled" else 1
+        parts = self.part, slots, tuple(self.instructions), lasting, frozenset(self.written)
+        unrolled = self.program.options.get("weights") == "unrolled" and not self.part.alone
+        layers = self.program.layers if unrolled else 1
         if layers > 1 and (self.program.noises or lasting):
             raise Uncovered(
                 "every layer has weights of its own, and draws, or leaves rows to be made when they are read"
             )
         code = self._code(slots)
         numbers = np.array(code.whole, dtype=np.int64), np.array(code.real, dtype=np.float64)
-        chooses, told = [each.name == "choose" for each in parts[1]], [each.path != "" for each in parts[1]]
+        chooses, told = [each.name == "choose" for each in parts[2]], [each.path != "" for each in parts[2]]
         return Encoded(
             *parts,
             tuple(ends),
             layers,
-            len(self.costs),
             *numbers,
             np.array(chooses, dtype=bool),
             np.array(told, dtype=bool),
@@ -278,7 +289,8 @@ class Encoder:
 
     def _needed(self) -> set[Place]:
         """Fields that the next layer, or an answer, may read, and all that they are made from."""
-        found = {p for p in self.written if self._role(p) == "field" and self.plan.forms[p] != "deferred"}
+        lasting = [p for p in self.written if self.part.alone or self._role(p) == "field"]
+        found = {place for place in lasting if self.plan.forms[place] != "deferred"}
         while True:
             before = len(found)
             for place in [place for place in found if place in self.derived]:
@@ -805,9 +817,7 @@ class Encoder:
                 )
         values = [] if head.weighting.kind in NUMBER_HEADS else self._values(head, narrow)
         code = self._soft_head(plan, out)
-        code.add(
-            self.costs.setdefault(plan.cost_group, len(self.costs)), plan.transposed, all(map(self._is_same, values))
-        )
+        code.add(plan.cost_group, plan.transposed, all(map(self._is_same, values)))
         code.join(self._score(head, narrow, kept)[0])
         for terms in (own, other):
             code.rows([varies for varies, _ in terms], exact=False)

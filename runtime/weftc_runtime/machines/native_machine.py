@@ -22,9 +22,21 @@ from weftc_runtime.data.stopping import Limit
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import RationalScores
 from weftc_runtime.exact.rows import Rows
+from weftc_runtime.format.program import ProgramStep
 from weftc_runtime.kernels.native.library import Library, address, library
 from weftc_runtime.machines import heads_kept
-from weftc_runtime.machines.encoding import DENSE, IDENTITY, INDEX, LAZY, NOISE, UNIFORM, Encoded, Encoder, SlotCode
+from weftc_runtime.machines.encoding import (
+    DENSE,
+    IDENTITY,
+    INDEX,
+    LAZY,
+    NOISE,
+    UNIFORM,
+    Encoded,
+    Encoder,
+    SlotCode,
+    StepGroup,
+)
 from weftc_runtime.machines.head_task import HeadTask
 from weftc_runtime.machines.heads_nearest import settle_rows
 from weftc_runtime.plan.instructions import HeadPlan
@@ -42,11 +54,12 @@ Arrays = tuple[Tensor | None, Tensor | None, Tensor | None]  # what a slot holds
 LONG = 1 << 33  # products in one call at most, so that a run can be interrupted
 
 
-def encoded(engine: PlannedBackend, problem: Problem) -> Encoded:
-    """The instructions of a layer; kept with the plan, because the state decides nothing about them but sizes."""
+def encoded(engine: PlannedBackend, problem: Problem, part: StepGroup | None = None) -> Encoded:
+    """The instructions of a layer, or of a part; kept with the plan: the state decides nothing about them but sizes."""
     state = cast(dict[str, Residual], problem.residuals)
     sizes = tuple((stream.name, stream.size) for stream in engine.program.streams)
-    known, key = engine.prepared.encoded, (engine.dtype, sizes)
+    part = part or StepGroup(engine.program.layer)
+    known, key = engine.prepared.encoded, (engine.dtype, sizes, *map(id, part.steps))
     if key not in known:
         exact = engine.exact(problem)
 
@@ -55,7 +68,7 @@ def encoded(engine: PlannedBackend, problem: Problem) -> Encoded:
             return made if made.groups is None else made.part(0)
 
         try:
-            known[key] = Encoder(engine.program, engine.prepared, engine.dtype == torch.float32, call).encode()
+            known[key] = Encoder(engine.program, engine.prepared, engine.dtype == torch.float32, call, part).encode()
         except Uncovered as reason:
             known[key] = reason
     found = known[key]
@@ -100,9 +113,11 @@ class NativeMachine:
     _work: int = 0  # scores times features of a layer, roughly
 
     @classmethod
-    def of(cls, engine: PlannedBackend, problem: Problem, base: int, seeds: Sequence[int]) -> NativeMachine:
-        """The machine, or `Uncovered`."""
-        plan = encoded(engine, problem)
+    def of(
+        cls, engine: PlannedBackend, problem: Problem, base: int, seeds: Sequence[int], part: StepGroup | None = None
+    ) -> NativeMachine:
+        """The machine for the layers, or for a part, or `Uncovered`."""
+        plan = encoded(engine, problem, part)
         kernels = library()
         if kernels is None:
             raise Uncovered("there are no native kernels")
@@ -111,6 +126,11 @@ class NativeMachine:
         made = cls(engine, problem, plan, kernels, starts)
         made._bind(base, seeds)
         return made
+
+    @property
+    def steps(self) -> tuple[ProgramStep, ...]:
+        """The steps it carries out."""
+        return self.plan.part.steps
 
     @property
     def finished(self) -> bool:
@@ -128,8 +148,8 @@ class NativeMachine:
         peaks = np.full(len(self.plan.slots), np.nan)
         cache = self.engine.cache.setdefault(self.problem.number, {})
         known = cache.get("peaks", {}) if problems == 1 else {}
-        if self.plan.costs:
-            self.store = cache.setdefault("kept", None) or KeptStore.of(self.kernels, problems, self.plan.costs)
+        if costs := self.engine.prepared.plan.costs:
+            self.store = cache.setdefault("kept", None) or KeptStore.of(self.kernels, problems, costs)
             cache["kept"] = self.store
         for number, slot in enumerate(self.plan.slots):
             if slot.kind in MADE:

@@ -28,7 +28,7 @@ from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines.conditions import are_distinct
 from weftc_runtime.machines.devices import SCANNED
-from weftc_runtime.machines.encoding import BLOCKED
+from weftc_runtime.machines.encoding import BLOCKED, StepGroup
 from weftc_runtime.machines.feed import derived_radius, feed
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys, note_peak
 from weftc_runtime.machines.heads_kept import kept_head
@@ -256,13 +256,21 @@ class PlannedBackend:
 
     # ------------------------------------------------------------------ many layers at once
     def many_layers(
-        self, problem: Problem, index: int, seeds: Sequence[int], little: Mapping[tuple[str, str], Limit] | None = None
+        self,
+        problem: Problem,
+        index: int,
+        seeds: Sequence[int],
+        little: Mapping[tuple[str, str], Limit] | None = None,
+        part: StepGroup | None = None,
     ) -> NativeMachine | None:
-        """The next layers of a problem as one native run, where the plan allows it; `little`: see `Run`."""
+        """The next layers of a problem, or one of its steps, as one native run, where the plan allows it.
+
+        `little`: see `Run`.
+        """
         if self.device.type != "cpu" or self.scan.type != "cpu":
             return None
         try:
-            found = NativeMachine.of(self, problem, index, seeds)
+            found = NativeMachine.of(self, problem, index, seeds, part)
             found.limit(little or {})
             return found
         except Uncovered:
@@ -312,7 +320,7 @@ class PlannedBackend:
             problem.residuals[stream] = cast(Tensor, residual.with_slots(slots, self.sources[stream]))
         for name, tiers in machine.tiers.items():
             self.tiers.setdefault(name, Tiers()).include(tiers)
-        for step in self.program.layer:
+        for step in machine.steps:
             self.derived_slots.ready.update(step.writes)
 
     # ------------------------------------------------------------------ derived slots
@@ -344,13 +352,36 @@ class PlannedBackend:
     def step(self, step: ProgramStep, problems: list[Problem], blocks: Iterable[Any], path: str, first: int) -> None:
         """Runs one step on all problems."""
         plans = self.shared.steps[id(step)]
+        part = StepGroup((step,), path, first, alone=True) if self._may_step(plans, path) else None
+        rest = [problem for problem in problems if part is None or not self._stepped(part, problem)]
         with alone():
-            seen = [self._one(plans, problem, path, first) for problem in problems]
+            seen = [self._one(plans, problem, path, first) for problem in rest]
         self.derived_slots.ready.update(step.writes)
         if self.tap is not None:
             for index in range(len(plans)):
                 last = index == len(plans) - 1
                 self.tap(f"{self.prefix}{path}.{first + index}", problems if last else [each[index] for each in seen])
+
+    def _may_step(self, plans: tuple[AttendPlan | FFNPlan, ...], path: str) -> bool:
+        """Whether the native machine is asked for a step by itself: it adds up soft weights faster."""
+        if self.tap is not None or self._followed or path == "prelude" or self.program.noises or self.deterministic:
+            return False
+        attends = [plan for plan in plans if isinstance(plan, AttendPlan)]
+        soft = any(head.strategy == "stream" for attend in attends for head in attend.heads)
+        whole = all(write.form != "deferred" for attend in attends for write in attend.slots)
+        return soft and whole and self.collective.size == 1
+
+    def _stepped(self, part: StepGroup, problem: Problem) -> bool:
+        """Lets the native machine run one step of a problem; False where it cannot."""
+        many = 1 if self.groups is None or problem.number >= 0 else self.groups.count
+        machine = self.many_layers(problem, 0, [0] * many, part=part)
+        try:
+            if machine is None or not all(machine.run(1, False)[0]):
+                return False
+        except Uncovered:
+            return False
+        self.take_over(problem, machine)
+        return True
 
     def _one(self, plans: tuple[AttendPlan | FFNPlan, ...], problem: Problem, path: str, first: int) -> list[Problem]:
         """Runs the sub-layers of a step on one problem; the states after each, where somebody wants to see them."""

@@ -94,6 +94,11 @@ class Plan:
                     yield from ((path, head) for head in sublayer.heads)
 
     @property
+    def costs(self) -> int:
+        """Of how many scores exponentials are kept."""
+        return 1 + max((head.cost_group for _, head in self.heads()), default=-1)
+
+    @property
     def adds_in_tiles(self) -> bool:
         """Whether some sums are rounded as tiles, or rows by native code, are merged; all others are exact."""
         soft = (head for _, head in self.heads() if head.head.weighting.kind in TILED)

@@ -369,25 +369,58 @@ struct KeptSoft : Instruction {
     std::vector<double>& out = problem.outs[head.out];
     out.assign(queries * head.writes, 0.0);
     if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, room.scores);
-    if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, room.own_value);
+    if (head.own_competes) problem.numbers(problem.worker(0), head.own_value, queries, room.own_value);
     std::atomic<bool> good{true};
     const bool whole = in_parts(team, queries, 1024, [&](int64_t first, int64_t last, int) {
-      Total total;
-      for (int64_t q = first; q < last; q++) {
-        total.peak = room.own[q] + room.middle + (along ? base[q] : -base[q]);
-        total.mass = room.sum[0][q];
-        total.sum.resize(head.sums());
-        for (int32_t w = 0; w < head.sums(); w++)
-          total.sum[w] = kept.alike ? total.mass * room.value[w] : room.sum[w + 1][q];
-        if (head.kind == EXPONENTIAL) {
-          const double size = std::exp(total.peak);
-          for (double& each : total.sum) each *= size;
-        }
-        if (!finish(head, total, room.scores.data() + q, room.own_value.data() + q * head.writes, out.data() + q * head.writes))
-          good = false;
+      for (int64_t at = first; at < last; at += LANES) {
+        const int many = (int)std::min<int64_t>(LANES, last - at);
+        Lane peak{}, mass{}, left{}, right{};  // left, right: what the sums, and its own key, are multiplied with
+        for (int e = 0; e < many; e++) peak.v[e] = room.own[at + e] + room.middle + (along ? base[at + e] : -base[at + e]);
+        std::copy(room.sum[0].data() + at, room.sum[0].data() + at + many, mass.v);
+        if (head.own_competes) std::copy(room.scores.data() + at, room.scores.data() + at + many, right.v);
+        weigh_own(head, peak, mass, left, right);
+        for (int e = 0; e < many; e++) good = good && mass.v[e] > 0 && mass.v[e] - mass.v[e] == 0;
+        const Lane number = head.kind == LSE ? logarithms(peak, mass) : Lane{};
+        for (int32_t w = 0; w < head.writes; w++)
+          for (int e = 0; e < many; e++) {
+            const double* own = head.own_competes ? room.own_value.data() + (at + e) * head.writes : nullptr;
+            double value = number.v[e];
+            if (head.number) {
+              value *= head.factor[w];
+            } else {
+              value = left.v[e] * (kept.alike ? room.sum[0][at + e] * room.value[w] : room.sum[w + 1][at + e]);
+              if (own) value += right.v[e] * own[w];
+              if (head.kind == SOFTMAX) value /= mass.v[e];
+            }
+            out[(at + e) * head.writes + w] = value;
+            if (!(value - value == 0)) good = false;
+          }
       }
     });
     return whole && good;
+  }
+
+  // What sums are multiplied with beside a key of one's own, whose score `right` has; mass becomes that of both.
+  static void weigh_own(const Head& head, Lane& peak, Lane& mass, Lane& left, Lane& right) {
+    for (int i = 0; i < EIGHTS; i++) {
+      Eight &p = peak.eights()[i], &l = left.eights()[i], &r = right.eights()[i], &m = mass.eights()[i];
+      if (head.kind == EXPONENTIAL) {
+        l = exps<false>(p), r = exps<false>(r);
+        continue;
+      }
+      l = every(1.0);
+      if (!head.own_competes) continue;
+      const Eight apart = p - r, less = exps<false>(apart < Eight{} ? apart : -apart);
+      l = apart < Eight{} ? less : every(1.0), p = apart < Eight{} ? r : p;
+      r = apart < Eight{} ? every(1.0) : less;
+      m = m * l + r;
+    }
+  }
+
+  static Lane logarithms(const Lane& peak, const Lane& mass) {
+    Lane out;
+    for (int i = 0; i < EIGHTS; i++) out.eights()[i] = peak.eights()[i] + logs(mass.eights()[i]);
+    return out;
   }
 };
 
