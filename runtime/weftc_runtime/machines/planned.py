@@ -374,7 +374,7 @@ class PlannedBackend:
     def _stepped(self, part: StepGroup, problem: Problem) -> bool:
         """Lets the native machine run one step of a problem; False where it cannot."""
         many = 1 if self.groups is None or problem.number >= 0 else self.groups.count
-        machine = self.many_layers(problem, 0, [0] * many, part=part)
+        machine = self.many_layers(problem, 0, [0] * many, None, part)
         try:
             if machine is None or not all(machine.run(1, False)[0]):
                 return False
