@@ -20,7 +20,7 @@ from weftc.prover import prove
 from weftc.verification.steps.program_rounding import ErrorRange
 from weftc.verification.steps.program_rounding import _function as rounding
 from weftc_runtime.exact.bounds import function_radius
-from weftc_runtime.machines.encoding import FUNCTIONS as NATIVE
+from weftc_runtime.machines.native_code import FUNCTIONS as NATIVE
 
 NUMBERS = tuple(word for word, traits in FUNCTIONS.items() if traits.numbers)
 ARGUMENTS = {"normmax": ", 2", "lowest": ", 2", "highest": ", 50%"}

@@ -25,7 +25,10 @@ from weftc_runtime.exact.rows import Rows
 from weftc_runtime.format.program import ProgramStep
 from weftc_runtime.kernels.native.library import Library, address, library
 from weftc_runtime.machines import heads_kept
-from weftc_runtime.machines.encoding import (
+from weftc_runtime.machines.encoding import Encoder
+from weftc_runtime.machines.head_task import HeadTask
+from weftc_runtime.machines.heads_nearest import settle_rows
+from weftc_runtime.machines.native_code import (
     DENSE,
     IDENTITY,
     INDEX,
@@ -33,12 +36,9 @@ from weftc_runtime.machines.encoding import (
     NOISE,
     UNIFORM,
     Encoded,
-    Encoder,
     SlotCode,
     StepGroup,
 )
-from weftc_runtime.machines.head_task import HeadTask
-from weftc_runtime.machines.heads_nearest import settle_rows
 from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot

@@ -28,7 +28,6 @@ from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines.conditions import are_distinct
 from weftc_runtime.machines.devices import SCANNED
-from weftc_runtime.machines.encoding import BLOCKED, StepGroup
 from weftc_runtime.machines.feed import derived_radius, feed
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys, note_peak
 from weftc_runtime.machines.heads_kept import kept_head
@@ -38,6 +37,7 @@ from weftc_runtime.machines.heads_segment import segment_head
 from weftc_runtime.machines.heads_stream import least_lead, spread_stream_head, stream_head
 from weftc_runtime.machines.heads_stream_joined import joined_stream_head
 from weftc_runtime.machines.joined import ProblemOffsets, why_apart
+from weftc_runtime.machines.native_code import BLOCKED, StepGroup
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
 from weftc_runtime.machines.planned_program import PlannedProgram
 from weftc_runtime.machines.sharded import Bringing, SpreadScores, nothing_asked
