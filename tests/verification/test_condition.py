@@ -8,6 +8,8 @@ import pytest
 from verifying import NEAREST
 from weftc.compiling import checked_spec, compile
 from weftc.core.syntax import Num
+from weftc.verification.runs.backends import Runners
+from weftc.verification.runs.trajectories import Trajectories
 from weftc.verification.steps.condition import EPSILON, bounds, is_settled, tolerance
 from weftc.verification.steps.stepwise import Stepwise
 from weftc.verification.verification import verify
@@ -106,6 +108,27 @@ def test_in_dot_style_a_distance_is_good_to_how_far_the_data_are_apart() -> None
         bounds(world, (equation,), one)["s"] for one in ("as written", "multiplied out", "multiplied out from zero")
     )
     assert written < shifted < 1e-13 < 1e-5 < plain
+
+
+def test_in_dot_style_roots_of_small_distances_are_as_good_in_whole_runs_as_in_steps() -> None:
+    """A center on a point: its distance is a root of what rounding leaves of zero, layer after layer."""
+    text = """algorithm near
+tokens  i in points
+        j in centers : k
+inputs  x[i] : R^d,  c[j] : R^d
+layer
+  y[i,j] = argmin[j] |x[i] - c[j]|^2
+  then
+  c[j] = mean[i] x[i] weighted (y[i,j] / (|x[i] - c[j]| + 0.01)) else c[j]
+outputs c
+"""
+    checked = checked_spec(text)
+    model = compile(checked, {"d": 2, "k": 2}, scores="dot")
+    for seed in (1, 2, 11):
+        runs = Trajectories(checked, model, seed, Runners()).against(model, "dot", "reference")
+        assert runs is not None
+        assert runs.passed
+        assert runs.allowed < 1e-2
 
 
 def test_literals_count_as_settled() -> None:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from weftc.core.errors import WeftError
 from weftc.core.types import Checked
-from weftc.interpreter.interpreter import Interpreter
 from weftc.verification.cases.inputs import Case, Shape, draw, open_sizes
 from weftc.verification.cases.shrinking import written
 from weftc.verification.runs.backends import Runners
-from weftc.verification.steps.condition import EPSILON, ROUNDINGS, is_settled
+from weftc.verification.steps.condition import EPSILON, ROUNDINGS, Distances, bounds, is_settled
+from weftc.verification.steps.layers import distances_of
 from weftc.verification.steps.models import plain
+from weftc.verification.steps.stepwise import Stepwise
 from weftc.verification.verdict import Check
 from weftc_runtime import Checkpoint, WeftRuntimeError
 
@@ -60,26 +61,28 @@ class Trajectories:
 
     Bit for bit where every equation is settled. Else errors travel from layer to layer, and kappa is what the spec
     itself does to them: the interpreter runs again from inputs moved by one unit in the last place, and the largest
-    change of an output, in units of eps * max|f|, times the number of layers, is its condition.
+    change of an output, in units of eps * max|f|, times the number of layers, is its condition. Where a style
+    multiplies distances out, it runs again with every field moved within what that may lose in its step.
     """
 
     def __init__(self, checked: Checked, model: Checkpoint, seed: int, runners: Runners) -> None:
         self.checked, self.dims, self.seed, self.runners = checked, model.dims, seed, runners
-        self.meaning = Interpreter(checked, model.dims, model.params)
+        self.meaning = Stepwise(checked, model.dims, model.params)
         self.settled = is_settled_throughout(checked)
-        self._known: dict[int, list[ExpectedRun | None]] = {}
+        self._known: dict[tuple[int, Distances], list[ExpectedRun | None]] = {}
 
     def against(self, model: Checkpoint, style: str, backend: str, depth: int = DEPTH) -> Check | None:
         """Outputs after several layers on both sides, each on its own way."""
         if model.program.options.get("weights") == "unrolled":
             depth = model.program.layers
-        if depth not in self._known:
-            self._known[depth] = list(self._expected(depth))
+        distances = distances_of(model.program.options)
+        if (depth, distances) not in self._known:
+            self._known[depth, distances] = list(self._expected(depth, distances))
         name, compared = f"whole runs ({style}, float64)", f"{depth} layers"
         network = self.runners.model(model, "float64", backend)
         seen: list[tuple[float, float, float]] = []
         skipped = 0
-        for number, expected in enumerate(self._known[depth], 1):
+        for number, expected in enumerate(self._known[depth, distances], 1):
             try:
                 got = None if expected is None else network(expected.inputs, layers=depth, seed=expected.seed)
             except WeftRuntimeError:
@@ -109,7 +112,7 @@ class Trajectories:
             return None
         worst = max(seen, key=lambda one: one[0] / (one[1] or 1.0))
         note = f"{skipped} outputs or runs have no value, or a condition at which nothing can be said" * (skipped > 0)
-        return Check(name, compared, len(self._known[depth]), True, *worst, detail=note, backend=backend)
+        return Check(name, compared, len(self._known[depth, distances]), True, *worst, detail=note, backend=backend)
 
     def _held(self, got: Array, want: Array, kappa: float) -> tuple[float, float, float]:
         """Error, what is allowed, and kappa."""
@@ -117,7 +120,7 @@ class Trajectories:
         allowed = 0.0 if self.settled else ROUNDINGS * EPSILON * kappa * scale + SMALLEST
         return float(np.max(np.abs(got.reshape(want.shape) - want), initial=0.0)), allowed, kappa
 
-    def _expected(self, depth: int) -> Iterator[ExpectedRun | None]:
+    def _expected(self, depth: int, distances: Distances) -> Iterator[ExpectedRun | None]:
         """What the interpreter gives for every run; None where it has no value."""
         for number, many in enumerate((1, 1, 1, BATCH)):
             rng = np.random.default_rng((self.seed, 77, number))
@@ -131,23 +134,53 @@ class Trajectories:
                 continue
             pairs = zip(cases, outputs, strict=True)
             yield ExpectedRun(
-                cases, outputs, tuple({} if self.settled else self._amplified(*one, rng) for one in pairs)
+                cases, outputs, tuple({} if self.settled else self._amplified(*one, distances, rng) for one in pairs)
             )
 
-    def _amplified(self, case: Case, want: Mapping[str, Array], rng: np.random.Generator) -> dict[str, float]:
+    def _amplified(
+        self, case: Case, want: Mapping[str, Array], distances: Distances, rng: np.random.Generator
+    ) -> dict[str, float]:
         """How much a whole run magnifies a change of the inputs by one unit in the last place, per output."""
         largest = dict.fromkeys(want, 1.0)
-        for _ in range(PERTURBATIONS):
-            moved = nudged(self.checked, case, EPSILON, rng)
-            try:
-                other = self.meaning.run(moved.inputs, case.layers, seed=case.seed)
-            except WeftError:
-                continue
+        for other in self._others(case, distances, rng):
             for name, value in want.items():
                 scale = float(np.max(np.abs(value), initial=0.0))
                 change = float(np.max(np.abs(other[name] - value), initial=0.0))
                 largest[name] = max(largest[name], change / (EPSILON * scale) if scale else 1.0)
         return {name: case.layers * value for name, value in largest.items()}
+
+    def _others(self, case: Case, distances: Distances, rng: np.random.Generator) -> Iterator[Mapping[str, Array]]:
+        """Outputs of runs that roundings could have led to."""
+        for _ in range(PERTURBATIONS):
+            moved = nudged(self.checked, case, EPSILON, rng)
+            try:
+                yield self.meaning.run(moved.inputs, case.layers, seed=case.seed)
+                if distances != "as written":
+                    yield self._strayed(case, distances, rng)
+            except WeftError:
+                continue
+
+    def _strayed(self, case: Case, distances: Distances, rng: np.random.Generator) -> Mapping[str, Array]:
+        """The outputs of a run whose fields are moved, after every step, within what the style may lose there."""
+        given = fields = self.meaning.start(case.inputs, seed=case.seed)
+        for layer in range(case.layers):
+            sizes = self.meaning.surroundings.world(fields).sizes
+            noise = self.meaning.surroundings.noise(sizes, layer, case.seed, None)
+            logs: Mapping[str, Array] = {}
+            for number, step in enumerate(self.checked.spec.steps):
+                made = self.meaning.step(number, fields, noise, logs)
+                limits = bounds(made.world, step.equations, distances, given)
+                near = {name: limit for name, limit in limits.items() if np.isfinite(limit)}
+                moved = {
+                    name: made.fields[name] + near[name] * rng.uniform(-1, 1, np.shape(made.fields[name]))
+                    for name in near
+                }
+                settled = {e.target.name for e in step.equations if is_settled(self.checked, e.body)}
+                fields = {**made.fields, **{name: values for name, values in moved.items() if name not in settled}}
+                logs = made.logs
+        computed = self.meaning.outputs(fields)
+        shown = {one.target.name: self.checked.output_field(one.target.name) for one in self.checked.spec.outputs}
+        return {name: fields[of] if of in fields else computed[name] for name, of in shown.items()}
 
 
 def is_settled_throughout(checked: Checked) -> bool:

@@ -95,6 +95,7 @@ class Watched:
             for depth in range(case.layers, 0, -1) if self.depth is None else (self.depth,):
                 try:
                     trace = self.model.trace(dict(case.inputs), **{**_settings(case), "layers": depth})
+                    outputs = _arrays(trace.outputs)
                 except WeftRuntimeError as error:
                     if depth == self.depth:
                         raise
@@ -105,8 +106,7 @@ class Watched:
                     SettledRows(number, tiers.bound, tiers.exact, tiers.undecided, tiers.fast)
                     for number, tiers in enumerate(self.model.report.by_layer, 1)
                 )
-                start, outputs = self.stored(trace.fields[0]), _arrays(trace.outputs)
-                report = self.model.report
+                start, report = self.stored(trace.fields[0]), self.model.report
                 instead = report.why if self.model.backend not in ("auto", report.backend) else ""
                 return Seen(start, layers, outputs, stopped, settled, self.elsewhere, instead, trace.fields[-1])
             return Seen(self.stored(self.model.start(dict(case.inputs), seed=case.seed)), (), {}, stopped)
