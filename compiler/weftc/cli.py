@@ -10,6 +10,7 @@ library.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -78,6 +79,7 @@ COMMANDS: dict[str, ModuleType] = {
     "lsp": command_lsp,
 }
 SUCCESS, REFUSED, USAGE, BUG, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
+RARELY = 50_000, 20, 50  # collections of garbage: a command is short, and what it imports is large and stays
 
 
 class Parser(argparse.ArgumentParser):
@@ -129,6 +131,7 @@ def _version() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code; no exception leaves it."""
     words = list(sys.argv[1:] if argv is None else argv)
+    gc.set_threshold(*RARELY)
     _write_anything()
     try:
         code = _dispatch(words)

@@ -26,7 +26,6 @@ from weftc_runtime.data.reader import SETTINGS, Reader, call_of, forms_of
 from weftc_runtime.data.results import Fields, Outputs, Report, Tiers, Trace, together
 from weftc_runtime.data.stopping import Limit, SmallChange, Until
 from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
-from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.display import model_html, model_line
 from weftc_runtime.format.program import Program
@@ -119,7 +118,6 @@ class Model(nn.Module):
         self.report = Report()  # of the last run
         self._planner = Planner(program)
         self._forms = forms_of(program, program.inputs)
-        self._structures: dict[str, Any] = {}  # of the weights, kept from run to run
         self._placement = Placement.of(device)
         self._placement.check(dtype)
         self.weights = Named()
@@ -566,10 +564,8 @@ class Model(nn.Module):
         else:
             smooth = self.backend == "auto" and not (traced or self.deterministic)
             smooth = smooth and gradients.wanted(self.program, tensors, batch, self._sites())
-            weights = Weights(tensors, self._structures)
-            engine = (gradients.SoftGradients if smooth else Reference)(
-                self.program, weights, self.dtype, batch.batched
-            )
+            kind = gradients.SoftGradients if smooth else Reference
+            engine = kind(self.program, self._planner.literal(tensors), self.dtype, batch.batched)
         run = Run.begin(engine, Sites(*self._sites()), batch, places, noise or {}, layers, place.state)
         run.why = why
         return run

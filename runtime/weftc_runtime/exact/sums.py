@@ -28,6 +28,8 @@ _LIMBS_OF_META = 4  # shapes alone: the number of limbs does not show in the res
 
 def exact_sum(x: Tensor, dim: int = -1) -> Tensor:
     """The sum along an axis, correctly rounded."""
+    if not x.requires_grad:
+        return _dense(x.movedim(dim, -1))
     return _ExactSum.apply(x, dim % x.dim())  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -36,6 +38,8 @@ def weighted_sum(weights: Tensor, values: Tensor, own: Tensor | None = None) -> 
 
     Zeros are skipped, so a row of a 0/1 selector is copied bit for bit.      (q, k), (k, c), (q, c) -> (q, c)
     """
+    if not (weights.requires_grad or values.requires_grad or (own is not None and own.requires_grad)):
+        return _weighted(weights, values, own)
     return _WeightedSum.apply(weights, values, own)  # type: ignore[no-untyped-call, no-any-return]
 
 

@@ -18,7 +18,7 @@ from weftc_runtime.exact.sums import weighted_sum
 
 
 @dataclass(slots=True)
-class _Plan:
+class MatrixStructure:
     """The structure of a matrix: per row the one column it reads, and which rows read several."""
 
     matrix: Tensor
@@ -32,7 +32,7 @@ class _Plan:
     span: slice | None  # the columns, where the rows copy columns that stand side by side
 
 
-def _plan(matrix: Tensor) -> _Plan:
+def _structure(matrix: Tensor) -> MatrixStructure:
     filled = matrix != 0
     terms = filled.sum(1)
     column = filled.to(torch.int8).argmax(1)
@@ -41,7 +41,7 @@ def _plan(matrix: Tensor) -> _Plan:
     inexact = (terms > 1) | ((terms == 1) & ~power)
     several = (terms > 1).nonzero()[:, 0]
     exact = not bool(inexact.any())
-    return _Plan(
+    return MatrixStructure(
         matrix, column, coefficient, several, matrix.abs().T, terms, exact, inexact, _span(column, coefficient)
     )
 
@@ -58,10 +58,10 @@ def _span(column: Tensor, coefficient: Tensor) -> slice | None:
 class Weights(Mapping[str, Tensor]):
     """Tensors by name."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], known: dict[str, _Plan] | None = None) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], known: dict[str, MatrixStructure] | None = None) -> None:
         self._tensors = tensors
         self._known = {} if known is None else known  # structure read in earlier runs; a changed tensor is read anew
-        self._plans: dict[str, _Plan] = {}
+        self._plans: dict[str, MatrixStructure] = {}
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
@@ -76,11 +76,11 @@ class Weights(Mapping[str, Tensor]):
         tensor = self._tensors[name]
         return tensor if tensor.dim() == 2 else tensor[None]
 
-    def _planned(self, name: str) -> _Plan:
+    def _planned(self, name: str) -> MatrixStructure:
         if name not in self._plans:
             matrix, known = self._matrix(name).detach(), self._known.get(name)
             if known is None or known.matrix.device != matrix.device or not torch.equal(known.matrix, matrix):
-                known = self._known[name] = _plan(matrix.clone())
+                known = self._known[name] = _structure(matrix.clone())
             self._plans[name] = known
         return self._plans[name]
 

@@ -95,7 +95,7 @@ class PlannedBackend:
         kept = self.batched, self.collective, self.deterministic, self.tiers, self.leads
         given = self.shared, self.dtype, self.device, self.scan, *kept
         other = PlannedBackend(*given, cache=self.cache, groups=self.groups)
-        other.derived_slots.ready = set(self.derived_slots.ready)
+        other.derived_slots.ready.update(self.derived_slots.ready)
         return other
 
     # ------------------------------------------------------------------ state

@@ -429,8 +429,8 @@ class Run:
         """The reference backend and dense residuals, for what only they can answer."""
         if isinstance(self.engine, Reference):
             return self.engine, list(problems)
-        engine = Reference(self.program, self.engine.weights, self.engine.dtype, self.engine.batched, self.engine.tiers)
-        engine.derived_slots.ready = set(self.engine.derived_slots.ready)
+        slots = self.engine.derived_slots.fresh(self.engine.derived_slots.ready)
+        engine = Reference(self.program, slots, self.engine.dtype, self.engine.batched, self.engine.tiers)
         dense = []
         for problem in problems:
             z = {}

@@ -38,7 +38,7 @@ class Reference:
     """One run: the weights it uses, what it has initialised, what it reports."""
 
     program: Program
-    weights: Weights
+    derived_slots: DerivedSlots
     dtype: torch.dtype
     batched: bool = False
     tiers: dict[str, Tiers] = field(default_factory=dict)
@@ -48,16 +48,10 @@ class Reference:
     pattern_tap: PatternTap | None = None
     own: tuple[int, nn.ModuleList] | None = None  # sites of the current layer alone, and the number of its first block
     edited: bool = False  # whether a hook has changed something in the current sub-layer
-    derived_slots: DerivedSlots = field(init=False)
-    _fields: dict[str, Tensor] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.derived_slots = DerivedSlots(self.program, self.weights)
-        self._fields = {}
-        for stream in self.program.streams:
-            self._fields[stream.name] = torch.zeros(stream.width, dtype=torch.bool)
-            for slot in stream.slots:
-                self._fields[stream.name][slot.columns] = slot.role == "field"
+    @property
+    def weights(self) -> Weights:
+        return self.derived_slots.weights
 
     @property
     def blurred(self) -> bool:
@@ -66,9 +60,8 @@ class Reference:
 
     def scratch_copy(self) -> Reference:
         """The same run for steps whose results are not kept: it reports, but nobody listens."""
-        other = Reference(self.program, self.weights, self.dtype, self.batched, self.tiers, self.leads)
-        other.derived_slots.ready = set(self.derived_slots.ready)
-        return other
+        slots = self.derived_slots.fresh(self.derived_slots.ready)
+        return Reference(self.program, slots, self.dtype, self.batched, self.tiers, self.leads)
 
     # ------------------------------------------------------------------ steps
     def step(
@@ -123,7 +116,7 @@ class Reference:
         if self.dtype == torch.float64:
             return z
         slots = self.derived_slots.bases.slots(name, z)
-        held = torch.where(self._fields[name].to(z.device), slots.to(self.dtype).to(torch.float64), slots)
+        held = torch.where(self.derived_slots.fields[name].to(z.device), slots.to(self.dtype).to(torch.float64), slots)
         return self.derived_slots.bases.enter(name, held)
 
     def _check_fields(self, name: str, z: Tensor, number: int, step: ProgramStep) -> None:

@@ -6,6 +6,7 @@ no error until something needs them: they are cleared, and the reason is kept wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +41,11 @@ class DerivedSlots:
         self.weights, self.exact_weights = weights, ExactWeights(weights)
         self.bases = Bases(program, weights)
         self.streams = {stream.name: stream for stream in program.streams}
+        self.fields: dict[str, Tensor] = {}  # which columns of a stream are fields
+        for stream in program.streams:
+            self.fields[stream.name] = torch.zeros(stream.width, dtype=torch.bool)
+            for slot in stream.slots:
+                self.fields[stream.name][slot.columns] = slot.role == "field"
         self.ready: set[tuple[str, str]] = set()
         self._known = -1  # how many slots were ready when `_now` was made
         self._now = Active({}, {})
@@ -58,10 +64,10 @@ class DerivedSlots:
         tensors = {name: self.weights[name].detach().cpu().numpy() for name in names}
         return sources(stream, ffn, tensors, self.bases.by_stream.get(stream.name))
 
-    def fresh(self) -> DerivedSlots:
-        """The same slots in another run: none has been set."""
+    def fresh(self, ready: Iterable[tuple[str, str]] = ()) -> DerivedSlots:
+        """The same slots in another run, where these have been set."""
         other = object.__new__(DerivedSlots)
-        other.__dict__.update(self.__dict__, ready=set(), _known=-1)
+        other.__dict__.update(self.__dict__, ready=set(ready), _known=-1)
         return other
 
     def active(self) -> dict[str, tuple[FFN, ...]]:
