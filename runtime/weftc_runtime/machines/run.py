@@ -7,29 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from weftc_runtime.data.batch import Batch
 from weftc_runtime.data.hooks import HookBlock, LayerSites
-from weftc_runtime.data.noise import noise as draw
-from weftc_runtime.data.noise import noise_at
 from weftc_runtime.data.results import Tiers, together
 from weftc_runtime.data.stopping import Limit
-from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
-from weftc_runtime.exact.rows import Rows
-from weftc_runtime.format.program import Input, Program, ProgramOutput, ProgramStep
+from weftc_runtime.errors import RunError, Uncovered
+from weftc_runtime.format.program import Program, ProgramOutput, ProgramStep
 from weftc_runtime.format.tensors import pattern_reads, slots_read, writes
 from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.machines.conditions import demand
 from weftc_runtime.machines.joined import JoinedProblems, ProblemOffsets, joined_as
 from weftc_runtime.machines.planned import PlannedBackend
+from weftc_runtime.machines.random_fields import RandomFields
 from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue
 from weftc_runtime.reference.backend import Reference
+from weftc_runtime.reference.embedding import embed, null_tokens
 from weftc_runtime.reference.state import Problem
 
 PlacedStep = tuple[ProgramStep, list[HookBlock], int]  # with its hook sites, and the number of the first
@@ -55,7 +53,7 @@ class Run:
     batch: Batch
     problems: Sequence[Problem]
     places: Mapping[str, tuple[str, str]]
-    noise: Mapping[str, Tensor]
+    random: RandomFields
     layers: list[int] = field(default_factory=list)  # per problem
     stable: list[bool] = field(default_factory=list)
     settled: list[Tiers] = field(default_factory=list)  # by the heads of each layer
@@ -77,7 +75,7 @@ class Run:
     ) -> Run:
         """The residual right after the embedding; `places` says which slot each array of the batch fills."""
         program = engine.program
-        explicit = explicit_noise(program, noise, batch, layers, device) if noise else {}
+        random = RandomFields.of(program, batch, noise, layers, device)
         still = [0] * batch.count, [False] * batch.count
         engine.derived_slots.ready.update(places[name] for name in batch.values)
         if isinstance(engine, PlannedBackend):
@@ -88,7 +86,7 @@ class Run:
                 peaks = {places[name]: rows.peak for name, rows in batch.values.items()} if batch.count == 1 else {}
                 return engine.embed(filled, counts, number, peaks)
 
-            return cls(program, sites, engine, batch, JoinedProblems(batch.count, held), places, explicit, *still)
+            return cls(program, sites, engine, batch, JoinedProblems(batch.count, held), places, random, *still)
         problems = []
         for number in range(batch.count):
             filled = {places[name]: rows for name, rows in batch.of(number).items()}
@@ -99,7 +97,7 @@ class Run:
             problem.nulls = {name: enter(name, z) for name, z in nulls.items()}
             problems.append(problem)
         engine.derived_slots.refresh(problems)
-        return cls(program, sites, engine, batch, problems, places, explicit, *still)
+        return cls(program, sites, engine, batch, problems, places, random, *still)
 
     @property
     def collective(self) -> Collective:
@@ -193,10 +191,15 @@ class Run:
         active = [self.problems[number] for number in numbers]
         before = [dict(problem.residuals) for problem in active]
         decided = together(self.engine.tiers.values())
-        self.refill(index, active)
+        self.random.fill(self.engine, active, index)
         self.engine.prefix = f"layers.{index}."
         watched = isinstance(self.engine, PlannedBackend) and self.engine.tap is not None
-        if isinstance(self.engine, PlannedBackend) and watched and not self.noise and not is_unrolled(self.program):
+        if (
+            isinstance(self.engine, PlannedBackend)
+            and watched
+            and not self.random.given
+            and not is_unrolled(self.program)
+        ):
             for problem in active:
                 self.engine.follow(problem, index, self.batch.seeds[problem.number])
         steps, own = self.steps(index), self.sites.layers.known(index)
@@ -216,7 +219,7 @@ class Run:
 
     def run_many(self, index: int, many: int, until_stable: bool = False) -> int:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
-        if not isinstance(self.engine, PlannedBackend) or self.noise:
+        if not isinstance(self.engine, PlannedBackend) or self.random.given:
             return 0
         each = self.program.layers if is_unrolled(self.program) else 1  # layers at a time
         if each > 1 and (index or many < each or self.little):
@@ -316,7 +319,7 @@ class Run:
         whole = joined_as(self.problems)
         problems = [] if whole is not None else [problem.copy() for problem in self.problems]
         if not any(self.layers):
-            self.refill(0, problems)
+            self.random.fill(self.engine, problems, 0)
         last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
         chosen, blocks, first = self.steps(last)[step]
         for problem in problems:  # problems with conditions are never joined
@@ -373,56 +376,6 @@ class Run:
         if isinstance(self.engine, PlannedBackend):
             for cache in self.engine.cache.values():
                 cache.clear()
-
-    # ------------------------------------------------------------------ details
-    def refill(self, index: int, problems: list[Problem]) -> None:
-        """Fills the random fields anew before a layer."""
-        for item in self.program.noises:
-            for problem in problems:
-                self._fill(item, index, problem)
-            self.engine.derived_slots.ready.add((item.stream, item.slot))
-        if self.program.noises and isinstance(self.engine, Reference):
-            self.engine.derived_slots.refresh(problems)
-
-    def _fill(self, item: Input, index: int, problem: Problem) -> None:
-        slot = self.program.stream(item.stream).slot(item.slot)
-        z = problem.residuals[item.stream]
-        if isinstance(self.engine, PlannedBackend):
-            self.engine.fill(problem, item.stream, item.slot, self._drawn(item, index, problem))
-            return
-        if item.name in self.noise:
-            rows = self.noise[item.name][problem.number, index]
-            rows = rows[self.batch.layouts[item.stream].rows(problem.number)]
-        elif z.is_meta:
-            rows = z.new_empty(len(z), slot.width)
-        else:
-            kind = cast(Literal["gumbel", "normal", "uniform"], item.kind)
-            made = draw(kind, self.batch.seeds[problem.number], item.name, index, len(z), slot.width)
-            rows = torch.as_tensor(made, device=z.device)
-        rows = rows.to(self.engine.dtype).to(torch.float64)
-        problem.residuals[item.stream] = self.engine.derived_slots.bases.replaced(item.stream, item.slot, z, rows)
-
-    def _drawn(self, item: Input, index: int, problem: Problem) -> SlotValue:
-        """A random field that is drawn where it is read."""
-        if item.name in self.noise:
-            rows = self.noise[item.name][problem.number, index]
-            return DenseSlot(rows[self.batch.layouts[item.stream].rows(problem.number)])
-        kind = cast(Literal["gumbel", "normal", "uniform"], item.kind)
-        seed, tokens = self.batch.seeds[problem.number], len(problem.residuals[item.stream])
-        width = self.program.stream(item.stream).slot(item.slot).width
-        device = cast(Residual, problem.residuals[item.stream]).device
-        first = self.collective.rows(item.stream, tokens)[0]
-        order, columns = np.arange(first, first + tokens), np.arange(width)
-
-        def make(rows: Rows) -> Tensor:
-            picked = order[rows] if isinstance(rows, slice) else order[rows.cpu().numpy()]
-            return torch.as_tensor(noise_at(kind, seed, item.name, index, picked, columns), device=device)
-
-        def make_column(column: int) -> Tensor:
-            made = noise_at(kind, seed, item.name, index, order, columns[column : column + 1])
-            return torch.as_tensor(made[:, 0], device=device)
-
-        return LazySlot(tokens, width, make, device, make_column)
 
     # ------------------------------------------------------------------ what answers ask
     def literal(self, problems: Sequence[Problem]) -> tuple[Reference, list[Problem]]:
@@ -539,77 +492,3 @@ def placed(steps: Sequence[ProgramStep], sites: nn.ModuleList) -> Iterator[Place
     for step in steps:
         yield step, [cast(HookBlock, sites[at + i]) for i in range(len(step.sublayers))], at
         at += len(step.sublayers)
-
-
-def embed(
-    program: Program, filled: Mapping[tuple[str, str], Tensor], batch: Batch, number: int, device: torch.device
-) -> dict[str, Tensor]:
-    """The residual of one problem before the first step: inputs and constants in their slots, zeros elsewhere."""
-    instructions = {(embed.stream, embed.slot): embed for embed in program.embedding}
-    sizes = {name: layout.counts[number] for name, layout in batch.layouts.items()}
-    state: dict[str, Tensor] = {}
-    for stream in program.streams:
-        tokens = sizes[stream.name]
-        pieces = []
-        for slot in stream.slots:
-            place = (stream.name, slot.name)
-            piece = torch.zeros(tokens, slot.width, dtype=torch.float64, device=device)
-            instruction = instructions.get(place)
-            if place in filled:
-                piece = filled[place].to(torch.float64)
-            elif instruction is not None and instruction.kind == "one":
-                piece = torch.ones_like(piece)
-            elif instruction is not None and instruction.kind == "identity":
-                piece = torch.eye(tokens, dtype=torch.float64, device=device)
-            elif instruction is not None and instruction.kind == "position":
-                piece = torch.arange(1, tokens + 1, dtype=torch.float64, device=device)[:, None]
-            elif instruction is not None and instruction.kind == "count":
-                piece = torch.full_like(piece, sizes[instruction.source])
-            pieces.append(piece)
-        state[stream.name] = torch.cat(pieces, 1)
-    return state
-
-
-def null_tokens(program: Program, sizes: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
-    """The null tokens of the streams that have one: a row that is 0 but where the embedding says so."""
-    rows = {s.name: torch.zeros(1, s.width, dtype=torch.float64, device=device) for s in program.streams if s.null}
-    for embed in program.embedding:
-        if embed.kind == "null":
-            value = float(sizes[embed.source]) ** embed.power if embed.power else 1.0
-            rows[embed.stream][:, program.stream(embed.stream).slot(embed.slot).columns] = value
-    return rows
-
-
-def _without_columns(tensor: Tensor, tokens: int, batch: Batch) -> list[tuple[int, ...]]:
-    """Shapes of noise for a number per token: [layers, tokens], perhaps with an axis in front for a batch."""
-    layers = tensor.shape[-2] if tensor.dim() > 1 else 0
-    return [(layers, tokens), (batch.count, layers, tokens)] if batch.batched else [(layers, tokens)]
-
-
-def explicit_noise(
-    program: Program, noise: Mapping[str, Any], batch: Batch, layers: int, device: torch.device
-) -> dict[str, Tensor]:
-    """Arrays that replace the generator, as [batch, layers, tokens, columns]."""
-    known = {item.name: item for item in program.noises}
-    found: dict[str, Tensor] = {}
-    for name, value in noise.items():
-        if name not in known:
-            raise RunError(f"noise for an unknown random field {shown(name)}{suggestion(str(name), known)}")
-        item = known[name]
-        width, tokens = program.stream(item.stream).slot(item.slot).width, batch.layouts[item.stream].places
-        try:
-            array = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise RunError(f"noise {shown(name)} is not an array of numbers") from None
-        tensor = array.to(device).to(torch.float64)  # which the device it comes from may not have
-        numbers = width == 1 and tuple(tensor.shape) in _without_columns(tensor, tokens, batch)
-        tensor = tensor[..., None] if numbers else tensor
-        tensor = tensor[None].expand(batch.count, *tensor.shape) if tensor.dim() == 3 else tensor
-        fits = tensor.dim() == 4 and len(tensor) == batch.count and tuple(tensor.shape[2:]) == (tokens, width)
-        if not fits or tensor.shape[1] < layers:
-            wanted = f"[layers, {tokens}, {width}], with an axis in front for a batch, and at least {layers} layers"
-            raise RunError(f"noise {shown(name)} has shape {list(array.shape)}; it must be {wanted}")
-        if not tensor.is_meta and not bool(torch.isfinite(tensor).all()):
-            raise RunError(f"noise {shown(name)} holds a value that is not finite")
-        found[name] = tensor
-    return found
