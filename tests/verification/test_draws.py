@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-import weftc_runtime.machines.run as running
+import weftc_runtime.machines.random_fields as random_fields
 from weftc.compiling import checked_spec, compile
 from weftc.verification.runs.sampling import UNLIKELY, critical, likelihood, merged, sampling
 from weftc.verification.verification import verify
@@ -58,12 +58,12 @@ def stuck(kind: str, seed: int, *where: Any) -> np.ndarray:
     return np.asarray(running_draw(kind, 0, *where))
 
 
-running_draw: Callable[..., Any] = running.draw
+running_draw: Callable[..., Any] = random_fields.draw
 
 
 @pytest.mark.parametrize("fault", [damped, stuck])
 def test_wrong_noise_is_caught(fault: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "draw", fault)
+    monkeypatch.setattr(random_fields, "draw", fault)
     checked = checked_spec(DRAWS)
     check = sampling(checked, compile(checked, {"k": 3}), "l2", seed=0)
     assert check is not None
