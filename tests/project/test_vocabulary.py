@@ -71,7 +71,7 @@ def test_every_table_of_functions_has_the_word(word: str) -> None:
     assert made.low - 1e-12 <= value <= made.high + 1e-12  # type: ignore[union-attr]
     one = torch.tensor([number], dtype=torch.float64)
     assert 0 <= float(function_radius(word, one, torch.zeros(1, dtype=torch.float64))) < 1e-14
-    bound = rounding(word, ErrorRange(np.array([1.0]), np.zeros(1)), None, np.array([value]))
+    bound = rounding(word, ErrorRange.of(np.array([1.0]), np.zeros(1)), None, np.array([value]))
     assert float(bound.error[0]) < 1e-14
     assert word in NATIVE
     assert word in MEANINGS
@@ -83,7 +83,7 @@ def test_every_table_of_functions_has_the_word(word: str) -> None:
         lambda word: applied(word, ValueTable((), np.ones(1), np.zeros(1), np.ones(1, dtype=bool))),
         lambda word: _function(word, [exact(1.0)], None),
         lambda word: function_radius(word, torch.ones(1), torch.zeros(1)),
-        lambda word: rounding(word, ErrorRange(np.ones(1), np.zeros(1)), None, np.ones(1)),
+        lambda word: rounding(word, ErrorRange.of(np.ones(1), np.zeros(1)), None, np.ones(1)),
     ],
 )
 def test_no_table_guesses(ask: Callable[[str], object]) -> None:

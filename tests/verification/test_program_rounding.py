@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weftc.compiling import checked_spec, compile
 from weftc.core.syntax import Equation
 from weftc.verification.cases.inputs import cases
-from weftc.verification.steps.program_rounding import losses, program_rounding
+from weftc.verification.steps.program_rounding import ErrorRange, _square, losses, program_rounding
 from weftc.verification.steps.spec_sizes import largest
 from weftc.verification.steps.stepwise import Stepwise
 from weftc.verification.verification import verify
@@ -32,6 +34,7 @@ from weftc_runtime.format.program import (
 from weftc_runtime.format.writes import stated
 
 HUGE = 2.0**70
+small = st.floats(-4, 4)
 
 
 def _widened(good: Checkpoint, stream: str) -> Checkpoint:
@@ -156,6 +159,28 @@ def test_what_is_compiled_stays_near_the_numbers_of_its_spec(spec: str, scores: 
         check = program_rounding(checked, model, scores, seed)
         assert check is not None
         assert check.passed, check.detail
+
+
+@pytest.mark.parametrize("scores", ["l2", "dot"])
+def test_a_distance_in_the_objective_is_as_exact_as_its_difference(scores: str) -> None:
+    checked = checked_spec(
+        "algorithm geometric_median\ntokens i in points\ninputs x[i] : R^2\nstate c : R^2 = mean[i] x[i]\nlayer\n"
+        "  c = (sum[i] x[i] / |x[i] - c|) / (sum[i] 1 / |x[i] - c|)\noutputs c\nobjective sum[i] |x[i] - c|\n"
+    )
+    check = program_rounding(checked, compile(checked, {}, scores=scores), scores, 0)  # type: ignore[arg-type]
+    assert check is not None
+    assert check.passed, check.detail
+
+
+@given(st.lists(st.tuples(small, small, st.floats(-1e-3, 1e-3), st.floats(0, 4)), min_size=1, max_size=4))
+def test_roots_of_sums_of_squares_are_as_near_as_the_bound_says(terms: list[tuple[float, ...]]) -> None:
+    """sum of w (a + b + e)^2 for sum of w (a + b)^2."""
+    a, b, error, weight = np.array(terms).T
+    known = ErrorRange.of(np.abs(a + b) + 1e-3, np.abs(error))
+    bound = _square(known).times(weight[None])
+    exact, found = np.sqrt(weight @ (a + b) ** 2), np.sqrt(weight @ (a + b + error) ** 2)
+    assert abs(found - exact) <= bound.root[0] + 1e-12
+    assert np.isinf(_square(known).times(-1.0 - weight[None]).root[0])
 
 
 @pytest.mark.parametrize("spec", ["lloyd", "soft_kmeans", "mean_shift"])

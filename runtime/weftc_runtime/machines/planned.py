@@ -301,11 +301,14 @@ class PlannedBackend:
                 found = self._feed(plan, state, exact)
         else:
             for write in plan.slots:
-                if write.form != "deferred" or not write.heads:
+                if not write.heads and write.carry == "clear":  # the machine forgets rows that it makes in blocks
+                    made = self.writer.write(write, plan, state[write.stream], [], {})
+                elif write.form == "deferred" and write.heads:
+                    calls = [self.call(plan.heads[index], state, exact, problem.number) for index in write.heads]
+                    slot = self.program.stream(write.stream).slot(write.slot)
+                    made = self.writer.deferred(calls, range(slot.offset, slot.offset + slot.width))
+                else:
                     continue
-                calls = [self.call(plan.heads[index], state, exact, problem.number) for index in write.heads]
-                slot = self.program.stream(write.stream).slot(write.slot)
-                made = self.writer.deferred(calls, range(slot.offset, slot.offset + slot.width))
                 found.setdefault(write.stream, {})[write.slot] = made
         if machine.finished:
             del self._followed[problem.number]

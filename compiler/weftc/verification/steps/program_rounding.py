@@ -1,9 +1,11 @@
 """A program's matrices -> a bound on what rounding can do inside a step: no lucky case is needed to see a cancellation.
 
-A running error analysis. Every column of a residual carries two magnitudes through the sub-layers of a step:
+A running error analysis. Every column of a residual carries three magnitudes through the sub-layers of a step:
 
     size    the largest number it can hold, whatever is decided on the way, with fields as large as in a traced run
     error   how far rounding can take it from exact arithmetic: u times everything that is added up, carried on
+    root    the same of its square root, where it is a sum of squares: |x + e| is as far from |x| as |e|, not as
+            sqrt(2 |x| |e|); infinite where it may be negative
 
     c + 2^70 s - 2^70 s, s = [some point is in a narrow band]    s may be 1, so c may be off by u * 2^70
 
@@ -15,7 +17,7 @@ times the numeric contract for numbers as large as those of the spec itself (`sp
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -54,21 +56,32 @@ class ErrorRange:
 
     size: Floats
     error: Floats
+    root: Floats
+
+    @classmethod
+    def of(cls, size: Floats, error: Floats) -> ErrorRange:
+        """Numbers of either sign, if they are not all zero."""
+        return cls(size, error, np.where(size + error > 0, np.inf, 0.0))
 
     def times(self, matrix: Floats) -> ErrorRange:
         """A matrix times them."""
         weights, terms = np.abs(matrix), np.count_nonzero(matrix, axis=1)
         size = weights @ self.size
         rounds = np.where(terms > 1, terms, np.where(_is_power(matrix), 0, 1)) * U
-        return ErrorRange(size, weights @ self.error + rounds * size)
+        signed = ((matrix < 0) & (self.size + self.error > 0)).any(axis=1)
+        squares = np.multiply(weights, self.root**2, out=np.zeros_like(weights), where=weights > 0).sum(axis=1)
+        root = np.where(signed, np.inf, np.sqrt(squares) + rounds * np.sqrt(size))
+        return ErrorRange(size, weights @ self.error + rounds * size, root)
 
     def plus(self, other: ErrorRange) -> ErrorRange:
         both = self.size + other.size
         rounds = np.where((self.size > 0) & (other.size > 0), U, 0.0)
-        return ErrorRange(both, self.error + other.error + rounds * both)
+        root = np.hypot(self.root, other.root) + rounds * np.sqrt(both)
+        return ErrorRange(both, self.error + other.error + rounds * both, root)
 
     def either(self, other: ErrorRange) -> ErrorRange:
-        return ErrorRange(np.maximum(self.size, other.size), np.maximum(self.error, other.error))
+        pairs = (self.size, other.size), (self.error, other.error), (self.root, other.root)
+        return ErrorRange(*(np.maximum(a, b) for a, b in pairs))
 
 
 def _is_power(matrix: Floats) -> NDArray[np.bool_]:
@@ -191,14 +204,19 @@ class Analysis:
 
     model: Checkpoint
     tokens: Mapping[str, int]
-    _fields: dict[str, NDArray[np.bool_]] = field(init=False)
+    _fields: dict[str, NDArray[np.bool_]] = field(init=False)  # constants too
+    _constants: dict[str, NDArray[np.bool_]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._fields = {}
+        self._fields, self._constants = self._columns("field", "constant"), self._columns("constant")
+
+    def _columns(self, *roles: str) -> dict[str, NDArray[np.bool_]]:
+        found = {}
         for stream in self.model.program.streams:
-            self._fields[stream.name] = np.zeros(stream.width, dtype=bool)
+            found[stream.name] = np.zeros(stream.width, dtype=bool)
             for slot in stream.slots:
-                self._fields[stream.name][slot.columns] = slot.role in ("field", "constant")
+                found[stream.name][slot.columns] = slot.role in roles
+        return found
 
     def _matrix(self, name: str) -> Floats:
         found = np.asarray(self.model.tensors[name], float)
@@ -206,14 +224,18 @@ class Analysis:
 
     def started(self, seen: Mapping[str, Floats]) -> dict[str, ErrorRange]:
         """Before the first layer."""
-        return self._refreshed({name: ErrorRange(size, np.zeros_like(size)) for name, size in seen.items()}, seen)
+        return self._refreshed({name: self._held(name, size) for name, size in seen.items()}, seen)
+
+    def _held(self, stream: str, size: Floats) -> ErrorRange:
+        """What is stored: no error yet. Constants (one, names, counts, positions) are not negative."""
+        made = ErrorRange.of(size, np.zeros_like(size))
+        return replace(made, root=np.where(self._constants[stream], 0.0, made.root))
 
     def step(
         self, step: ProgramStep, state: Mapping[str, ErrorRange], seen: list[dict[str, Floats]]
     ) -> dict[str, ErrorRange]:
         """After a step: errors of its fields stay for the caller to see, and are forgotten by the next one."""
-        now = {name: ErrorRange(one.size, np.where(self._fields[name], 0.0, one.error)) for name, one in state.items()}
-        now = self._refreshed(now, {})
+        now = self._refreshed({name: self._begun(name, one) for name, one in state.items()}, {})
         for sublayer, after in zip(step.sublayers, seen, strict=True):
             if isinstance(sublayer, FFN):
                 now[sublayer.stream] = self._fed(sublayer, now[sublayer.stream], after.get(sublayer.stream))
@@ -223,8 +245,13 @@ class Analysis:
             return now
         for name, one in now.items():  # fields are data again: as large as they were
             size = np.where(self._fields[name], seen[-1][name], np.maximum(one.size, seen[-1][name]))
-            now[name] = ErrorRange(size, one.error)
+            now[name] = ErrorRange(size, one.error, np.where(size > one.size, np.inf, one.root))
         return now
+
+    def _begun(self, stream: str, one: ErrorRange) -> ErrorRange:
+        """What was written before, for the step that reads it: fields and constants are data."""
+        data, held = self._fields[stream], self._held(stream, one.size)
+        return ErrorRange(one.size, np.where(data, 0.0, one.error), np.where(data, held.root, one.root))
 
     def _refreshed(self, state: Mapping[str, ErrorRange], seen: Mapping[str, Floats]) -> dict[str, ErrorRange]:
         found = dict(state)
@@ -240,7 +267,9 @@ class Analysis:
         b = None if ffn.b is None else z.times(self._matrix(ffn.b))
         held = z.size if after is None else after
         traced = np.array([_top(held[column != 0] / np.abs(column[column != 0])) for column in out.T])
-        return z.times(self._matrix(ffn.carry)).plus(_function(ffn.function, a, b, traced).times(out))
+        square = ffn.function == "product" and np.array_equal(self._matrix(ffn.a), self._matrix(ffn.b or ""))
+        made = _square(a) if square else _function(ffn.function, a, b, traced)
+        return z.times(self._matrix(ffn.carry)).plus(made.times(out))
 
     # ---- heads -------------------------------------------------------------------------------------------------------
 
@@ -260,12 +289,12 @@ class Analysis:
         width = len(query.size)
         if kind in ("lse", "max"):
             column = np.abs(self._matrix(head.value)) if head.value else np.zeros((width, 1))
-            number = ErrorRange(
+            number = ErrorRange.of(
                 score.size + np.log(many + 1.0), score.error + 4 * U * (score.size + np.log(many + 1.0))
             )
             found = number.times(column.reshape(width, 1))
         elif not head.value:
-            found = ErrorRange(np.zeros(width), np.zeros(width))
+            found = ErrorRange.of(np.zeros(width), np.zeros(width))
         else:
             found = self._weighed(kind, keys.times(self._matrix(head.value)), score, many, after)
         own = head.self_key
@@ -276,28 +305,35 @@ class Analysis:
     def _weighed(self, kind: str, value: ErrorRange, score: ErrorRange, many: int, after: Floats | None) -> ErrorRange:
         if kind == "sum":
             size = many * score.size * value.size
-            return ErrorRange(size, many * (score.size * value.error + score.error * value.size) + 2 * U * size)
+            error = many * (score.size * value.error + score.error * value.size) + 2 * U * size
+            if np.isfinite(score.root).all() and not value.error.any() and not value.root.any():  # squares, added up
+                return ErrorRange(size, error, np.sqrt(many * value.size) * score.root + 2 * U * np.sqrt(size))
+            return ErrorRange.of(size, error)
         if kind == "exp":
             size = np.where(value.size > 0, value.size if after is None else after, 0.0)
-            return ErrorRange(size, size * (score.error + 4 * U) + value.error)
+            return ErrorRange.of(size, size * (score.error + 4 * U) + value.error)
         # an offset for tokens that are no members is added and taken away again, exactly: a condition bounds it
         exact = self.model.program.options.get("members") == "offset"
         soft = np.minimum(2 * score.error, 1.0) if kind in ("softmax", "sparsemax", "entmax15") and not exact else 0.0
-        return ErrorRange(value.size, value.error + (soft + 2 * U) * value.size)
+        return ErrorRange.of(value.size, value.error + (soft + 2 * U) * value.size)
 
     def _score(self, score: Score, head: Head, state: Mapping[str, ErrorRange]) -> ErrorRange:
-        total = ErrorRange(np.zeros(1), np.zeros(1))
+        total = ErrorRange.of(np.zeros(1), np.zeros(1))
         for part in score.parts:
             q, k = state[head.query].times(self._matrix(part.q)), state[head.keys].times(self._matrix(part.k))
             if part.kind == "dot":
                 size = float(q.size @ k.size)
                 error = float(q.error @ k.size + q.size @ k.error) + (len(q.size) + 1) * U * size
+                root = np.inf if size + error > 0 else 0.0
             else:
-                coefficient = abs(float(self.model.tensors[part.coefficient or ""]))
+                signed = float(self.model.tensors[part.coefficient or ""])
+                coefficient, rounds = abs(signed), (len(q.size) + 4) * U
                 apart, wrong = q.size + k.size, q.error + k.error
                 size = coefficient * float(apart @ apart)
-                error = coefficient * float(2 * apart @ wrong) + (len(q.size) + 4) * U * size
-            made = ErrorRange(np.array([size]), np.array([error]))
+                error = coefficient * float(2 * apart @ wrong) + rounds * size
+                near = np.sqrt(coefficient) * float(np.linalg.norm(wrong) + rounds * np.linalg.norm(apart))
+                root = near if signed >= 0 else np.inf
+            made = ErrorRange(np.array([size]), np.array([error]), np.array([root]))
             if part.scale is not None:
                 side = head.query if part.scale[0] == "query" else head.keys
                 made = _product(made, state[side].times(self._matrix(part.scale[1])))
@@ -307,7 +343,11 @@ class Analysis:
 
 def _product(a: ErrorRange, b: ErrorRange) -> ErrorRange:
     size = a.size * b.size
-    return ErrorRange(size, a.size * b.error + b.size * a.error + U * size)
+    return ErrorRange.of(size, a.size * b.error + b.size * a.error + U * size)
+
+
+def _square(a: ErrorRange) -> ErrorRange:
+    return replace(_product(a, a), root=a.error + U * a.size)
 
 
 def _function(name: str, a: ErrorRange, b: ErrorRange | None, traced: Floats) -> ErrorRange:
@@ -317,30 +357,33 @@ def _function(name: str, a: ErrorRange, b: ErrorRange | None, traced: Floats) ->
             assert b is not None
             return _product(a, b)
         case "relu2":
-            return _product(a, a)
-        case "copy" | "relu" | "abs":
+            return _square(a)
+        case "copy":
             return a
+        case "relu" | "abs":
+            return ErrorRange.of(a.size, a.error)
         case "select":
             assert b is not None
-            return a.either(ErrorRange(b.size[:-1], b.error[:-1]))
+            return a.either(ErrorRange(b.size[:-1], b.error[:-1], b.root[:-1]))
         case "tanh":
-            return ErrorRange(np.minimum(a.size, 1.0), np.minimum(a.error, 1.0) + 4 * U)
+            return ErrorRange.of(np.minimum(a.size, 1.0), np.minimum(a.error, 1.0) + 4 * U)
         case "sigmoid":
-            return ErrorRange(np.ones_like(a.size), np.minimum(a.error / 4, 1.0) + 4 * U)
+            return ErrorRange.of(np.ones_like(a.size), np.minimum(a.error / 4, 1.0) + 4 * U)
         case "softplus":
-            return ErrorRange(a.size + 1, a.error + 4 * U * (a.size + 1))
+            return ErrorRange.of(a.size + 1, a.error + 4 * U * (a.size + 1))
         case "sqrt":
             root = np.sqrt(a.size)
-            return ErrorRange(root, np.minimum(a.error / np.maximum(traced, np.sqrt(a.error) + TINY), root) + U * root)
+            near = np.minimum(a.error / np.maximum(traced, np.sqrt(a.error) + TINY), root)
+            return ErrorRange.of(root, np.minimum(near, a.root) + U * root)
         case "unit" | "layer":
             size = np.ones_like(a.size) if b is None else np.maximum(1.0, b.size)
-            return ErrorRange(size, 8 * U * size + (0.0 if b is None else b.error))
+            return ErrorRange.of(size, 8 * U * size + (0.0 if b is None else b.error))
         case "exp":
-            return ErrorRange(traced, traced * (np.minimum(a.error, 1.0) + 4 * U))
+            return ErrorRange.of(traced, traced * (np.minimum(a.error, 1.0) + 4 * U))
         case "reciprocal":
-            return ErrorRange(traced, np.minimum(traced * a.error, 1.0) * traced + U * traced)
+            return ErrorRange.of(traced, np.minimum(traced * a.error, 1.0) * traced + U * traced)
         case "log":
-            return ErrorRange(traced, np.minimum(a.error, 1.0) + 4 * U * (1 + traced))
+            return ErrorRange.of(traced, np.minimum(a.error, 1.0) + 4 * U * (1 + traced))
     raise AssertionError(f"no rule for {name}")
 
 
