@@ -29,6 +29,7 @@ from weftc_runtime.errors import RunError, Uncovered, shown, suggestion
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.display import model_html, model_line
 from weftc_runtime.format.program import Program
+from weftc_runtime.format.structure import one_at_a_time, shapes
 from weftc_runtime.format.tensor_checks import check_values
 from weftc_runtime.format.writes import stated
 from weftc_runtime.freezing import Words
@@ -108,8 +109,9 @@ class Model(nn.Module):
         self.backend = check_backend(backend)  # may be changed between runs
         self.deterministic = deterministic  # this, too
         program = checkpoint.program
-        program.verify({name: np.shape(array) for name, array in checkpoint.tensors.items()})
-        check_values(program, checkpoint.tensors)
+        program.verify(shapes(checkpoint.tensors))
+        tensors = one_at_a_time(checkpoint.tensors)
+        check_values(program, tensors)
         self.program: Program = program
         self.dtype = dtype
         self.spec_name, self.spec_text = checkpoint.spec_name, checkpoint.spec_text
@@ -122,7 +124,7 @@ class Model(nn.Module):
         self._placement.check(dtype)
         self.weights = Named()
         self._owners: dict[str, tuple[nn.Module, str]] = {}  # where each is looked up, without a walk along its path
-        for name, array in checkpoint.tensors.items():
+        for name, array in tensors.items():
             tensor = torch.tensor(np.asarray(array), dtype=torch.float64, device=self._placement.state)
             self._owners[name] = _register(self.weights, name, nn.Parameter(tensor, requires_grad=trainable))
         if freeze and not trainable:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -20,6 +19,7 @@ from weftc.passes import heads as lowered_heads
 from weftc.passes import scores as lowered_scores
 from weftc.verification.verification import verify
 from weftc_runtime.exact import decide
+from weftc_runtime.format.structure import Structured
 from weftc_runtime.kernels.native.sums import NativeSums
 from weftc_runtime.machines.heads_stream import StreamedHead
 from weftc_runtime.machines.native_machine import NativeMachine
@@ -153,7 +153,9 @@ FAULTS = {
     "lowering, strictness of a comparison": Fault(
         lowered_heads, "_mask", lambda mask, *_: replace(mask, op={">": ">=", ">=": ">"}.get(mask.op, mask.op)), SMOOTH
     ),
-    "lowering, a slot is not erased": Fault(Columned, "carry", lambda found, *_: np.eye(len(found)), "lloyd"),
+    "lowering, a slot is not erased": Fault(
+        Columned, "carry", lambda found, *_: Structured.identity(found.rows), "lloyd"
+    ),
     "weighting, the last of ties": Fault(attention, "decide", last_of_ties, "lloyd"),
     "weighting, temperature": Fault(
         weigh, "soften", lambda soft, *_: replace(soft, numerators=soft.numerators**OFF), "soft_kmeans"

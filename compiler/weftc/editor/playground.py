@@ -302,6 +302,7 @@ def matrices(text: str, dims: Mapping[str, int], params: Mapping[str, float]) ->
     """Every matrix of the compiled transformer, as a picture of blocks in text, and how many numbers it holds."""
     from weftc.compiling import compile
     from weftc.show.stages import weights
+    from weftc_runtime.format.structure import numbers
 
     try:
         checked = check(parse(Source("spec", text)))
@@ -309,9 +310,8 @@ def matrices(text: str, dims: Mapping[str, int], params: Mapping[str, float]) ->
         checkpoint = compile(checked, dims=sizes, params=chosen)
     except WeftError as error:
         return {"error": str(error)}
-    numbers = sum(int(np.size(tensor)) for tensor in checkpoint.tensors.values())
     return {
         "text": weights(checkpoint, SimpleNamespace(dims=sizes, params=chosen, styles={}, colour=False)),
         "tensors": len(checkpoint.tensors),
-        "numbers": numbers,
+        "numbers": numbers(checkpoint.tensors),
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from weftc.emit.matrices import Array
 from weftc_runtime.format.program import Attend, Program
+from weftc_runtime.format.structure import numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +47,5 @@ def program_cost(program: Program, tensors: Mapping[str, Array]) -> ProgramCost:
         sum(heads),
         len(parts) - len(heads),
         {stream.name: stream.width for stream in program.streams},
-        sum(int(array.size) for array in tensors.values()),
+        numbers(tensors),
     )

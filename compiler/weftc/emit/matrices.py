@@ -1,17 +1,16 @@
-"""Linear forms over named slots -> dense float64 matrices over columns."""
+"""Linear forms over named slots -> float64 matrices over columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from weftc.normal.slots import Form, NormalSlot
+from weftc_runtime.format.structure import Array as Array
+from weftc_runtime.format.structure import ConstantRun, Structured
 
-Array = NDArray[np.float64]
 Columns = Mapping[NormalSlot, tuple[int, int]]  # slot -> offset, width
 
 
@@ -40,67 +39,63 @@ class Columned:
     def __init__(self, columns: Columns, width: int) -> None:
         self.columns, self.width = columns, width
 
-    def rows(self, forms: Iterable[tuple[Form, int]]) -> Array:
+    def rows(self, forms: Iterable[tuple[Form, int]]) -> Structured:
         """Stacks forms, each `width` rows; a slot of one column is spread over all rows of a wider form."""
-        forms = list(forms)
-        out = np.zeros((sum(w for _, w in forms), self.width))
-        at = 0
-        for form, width in forms:
-            self.add(out[at : at + width], form)
-            at += width
-        return out
+        return Structured.stacked([Structured(0, self.width), *(self.form(terms, width) for terms, width in forms)])
 
-    def add(self, target: Array, form: Form) -> None:
-        """Adds a form to rows of a matrix over this stream, where they stand: large matrices are made once."""
-        width = len(target)
-        for slot, c in form:
+    def form(self, terms: Form, width: int) -> Structured:
+        """One form of so many rows."""
+        runs = []
+        for slot, c in terms:
             offset, own = self.columns[slot]
             assert own in (1, width), f"slot {slot} of width {own} in a form of width {width}"
-            span = np.arange(width)
-            target[span, offset + (span if own == width else 0)] += float(c)
+            runs.append(ConstantRun(0, offset, width, 1, int(own == width), float(c)))
+        return Structured(width, self.width, tuple(runs))
 
-    def row(self, form: Form) -> Array:
+    def row(self, terms: Form) -> Structured:
         """One form of width one."""
-        return self.rows([(form, 1)]).reshape(-1)
+        return replace(self.form(terms, 1), flat=True)
 
-    def carry(self, sets: Mapping[NormalSlot, Form]) -> Array:
+    def carry(self, sets: Mapping[NormalSlot, Form]) -> Structured:
         """The identity, with other rows for the slots that are set anew: their forms."""
-        out = np.zeros((self.width, self.width))
-        kept = np.ones(self.width, dtype=bool)
-        for slot, form in sets.items():
-            offset, width = self.columns[slot]
-            kept[offset : offset + width] = False
-            self.add(out[offset : offset + width], form)
-        rows = np.flatnonzero(kept)
-        out[rows, rows] = 1.0
-        return out
-
-    def write(self, target: Array, slot: NormalSlot, block: Array) -> None:
-        """Puts the rows of a slot into a matrix whose rows are this stream's columns."""
-        offset, width = self.columns[slot]
-        target[offset : offset + width] = block
+        runs, at = list(into(self, self, sets).runs), 0
+        for offset, width in [*sorted(self.columns[slot] for slot in sets), (self.width, 0)]:
+            if offset > at:
+                runs.append(ConstantRun(at, at, offset - at, 1, 1, 1.0))
+            at = offset + width
+        return Structured(self.width, self.width, tuple(runs))
 
 
-def into(rows: Columned, columns: Columned, table: Mapping[NormalSlot, Form]) -> Array:
+def into(rows: Columned, columns: Columned, table: Mapping[NormalSlot, Form]) -> Structured:
     """{slot of the one stream: form over the other} as a matrix."""
-    out = np.zeros((rows.width, columns.width))
-    for slot, form in table.items():
+    runs: list[ConstantRun] = []
+    for slot, terms in table.items():
         offset, width = rows.columns[slot]
-        columns.add(out[offset : offset + width], form)
-    return out
+        runs += columns.form(terms, width).placed(offset, rows.width).runs
+    return Structured(rows.width, columns.width, tuple(runs))
 
 
-def lifted(rows: Array) -> Array:
+def lifted(rows: Structured) -> Structured:
     """U times a matrix of d rows, U an isometry from R^d into the vectors of R^(d+1) whose coordinates sum to 0.
 
     Helmert's: column j of U is (1, ..., 1, -j, 0, ...) / sqrt(j (j+1)), with j ones; U^T U = I, 1^T U = 0. LayerNorm
     with gain 1/sqrt(d+1) and eps 0 subtracts a mean that is 0 there and divides by the length, so U^T LayerNorm(U v) =
     v / |v|. Every entry is the float64 nearest to its formula.
     """
-    out = np.zeros((len(rows) + 1, rows.shape[1]), dtype=object)
+    entries: dict[int, dict[int, Decimal]] = {}  # column -> row -> number
+    for run in rows.runs:
+        for one in run.entries():
+            column = entries.setdefault(one.column, {})
+            column[one.row] = column.get(one.row, Decimal(0)) + Decimal(one.value)
+    runs: list[ConstantRun] = []
     with localcontext(Context(prec=60)):
-        for j, column in zip(*np.nonzero(rows), strict=True):
-            value = Decimal(float(rows[j, column])) / Decimal(int(j + 1) * int(j + 2)).sqrt()
-            out[: j + 1, column] += value
-            out[j + 1, column] -= value * int(j + 1)
-        return np.array([[float(entry) for entry in row] for row in out.tolist()]).reshape(out.shape)
+        for at, column in entries.items():
+            above, until = Decimal(0), rows.rows  # what rows up to `until` share: entries further down
+            for j in sorted(column, reverse=True):
+                value = column[j] / Decimal((j + 1) * (j + 2)).sqrt()
+                runs.append(ConstantRun(j + 1, at, 1, 0, 0, float(above - value * (j + 1))))
+                if until > j + 1:
+                    runs.append(ConstantRun(j + 2, at, until - j - 1, 1, 0, float(above)))
+                above, until = above + value, j
+            runs.append(ConstantRun(0, at, until + 1, 1, 0, float(above)))
+    return Structured(rows.rows + 1, rows.columns, tuple(run for run in runs if run.value))

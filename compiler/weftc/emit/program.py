@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from weftc.core import syntax as ast
@@ -18,6 +17,7 @@ from weftc.normal.slots import OBJECTIVE, Leaf, NormalSlot, sources
 from weftc.passes.allocate import Allocated, allocate
 from weftc.passes.schedule import ScheduledHead
 from weftc_runtime.format import program as ir
+from weftc_runtime.format.structure import Tensors
 
 EMBEDDED: dict[str, Literal["one", "identity", "position"]] = {
     "one": "one",
@@ -81,7 +81,7 @@ class _Builder:
             conditions=self.emitter.conditions,
             options={**normal.styles.recorded, "layers": "asked" if asked else "default"},
         )
-        return Transformer(program, MappingProxyType(self.emitter.tensors))
+        return Transformer(program, Tensors(self.emitter.tensors))
 
     def _role(self, slot: NormalSlot) -> str:
         """How a slot gets its values, if it is a field."""

@@ -1,4 +1,4 @@
-"""Scheduled steps -> sub-layers: linear forms become dense matrices over the columns of the streams."""
+"""Scheduled steps -> sub-layers: linear forms become matrices over the columns of the streams."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from weftc.passes.allocate import Allocated, Register
 from weftc.passes.heads import EXACT
 from weftc.passes.schedule import AttentionBlock, ScheduledHead
 from weftc_runtime.format import program as ir
+from weftc_runtime.format.structure import ConstantRun, Structured
 
 
 class Emitter:
@@ -26,7 +27,7 @@ class Emitter:
     def __init__(self, normal: NormalForm, layout: Mapping[str, StreamLayout]) -> None:
         self.normal, self.layout = normal, layout
         self.source = normal.checked.spec.source
-        self.tensors: dict[str, Array] = {}
+        self.tensors: dict[str, Array | Structured] = {}
         self.distinct: dict[str, None] = {}  # open streams that are erased by self-attention
         self.sharp: dict[tuple[str, int | None], Fraction] = {}  # choices at finite temperature: stream, candidates
         self.bounds: dict[MagnitudeCondition, None] = {}
@@ -35,8 +36,8 @@ class Emitter:
             for n, slot in enumerate(normal.derived)
         }
 
-    def put(self, name: str, array: Array) -> str:
-        self.tensors[name] = np.asarray(array, dtype=np.float64, order="C")
+    def put(self, name: str, matrix: Array | Structured) -> str:
+        self.tensors[name] = matrix
         return name
 
     def origin(self, span: Span) -> str:
@@ -59,48 +60,49 @@ class Emitter:
         assert isinstance(made, Map)
         columns = at.columns[slot.stream]
         function, b = made.function, None
+        mix = identity = Structured.identity(slot.width)
         if made.a is not None and made.b is not None:
-            a, b = (columns.rows([(just(s), s.width)]) for s in (made.a, made.b))
+            a, b = (columns.form(just(s), s.width) for s in (made.a, made.b))
             if function == "outer":
-                a, b, mix = np.repeat(a, len(b), 0), np.tile(b, (len(a), 1)), np.eye(slot.width)
+                a, b, mix = a.repeated(b.rows), b.tiled(a.rows), identity
             elif function == "contract":
-                a, mix = np.repeat(a, slot.width, 0), np.tile(np.eye(slot.width), made.a.width)
+                a, mix = a.repeated(slot.width), identity.tiled(made.a.width).transposed
             else:
-                mix = np.ones((1, len(a))) if function == "dot" else np.eye(slot.width)
+                mix = Structured(1, a.rows, (ConstantRun(0, 0, a.rows, 0, 1, 1.0),)) if function == "dot" else identity
             function = "product"
-            if styles.square == "relu2" and np.array_equal(a, b):
-                function, a, b, mix = "relu2", np.concatenate([a, -a]), None, np.concatenate([mix, mix], axis=1)
+            if styles.square == "relu2" and a == b:
+                function, a, b = "relu2", Structured.stacked([a, a.negated]), None
+                mix = Structured.stacked([mix.transposed, mix.transposed]).transposed
         elif made.function in ("pick", "stack"):
-            a, mix, function = self._selected(made, columns), np.eye(slot.width), "copy"
+            a, function = self._selected(made, columns), "copy"
         else:
-            a, mix = columns.rows([(made.form, slot.width)]), np.eye(slot.width)
+            a = columns.form(made.form, slot.width)
             if function == "unit" and made.fallback is not None:
-                b = columns.rows([(made.fallback, slot.width)])
+                b = columns.form(made.fallback, slot.width)
             if function == "unit" and styles.norm == "layer" and slot.width > 1:  # a sign must not be rounded
-                mix = lifted(np.eye(slot.width)).T
+                mix = lifted(identity).transposed
                 function, a, b = "layer", lifted(a), None if b is None else lifted(b)
             elif function == "select":
                 assert made.flag is not None
                 b = columns.rows([(made.fallback or (), slot.width), (just(made.flag), 1)])
-        out = np.zeros((columns.width, mix.shape[1]))
-        columns.write(out, slot, mix)
         return ir.FFN(
             slot.stream,
             function,  # type: ignore[arg-type]
             self.put(f"{name}.carry", columns.carry({slot: ()})),
             self.put(f"{name}.a", a),
             None if b is None else self.put(f"{name}.b", b),
-            self.put(f"{name}.out", out),
+            self.put(f"{name}.out", mix.placed(columns.columns[slot][0], columns.width)),
             (at.name(slot),),
             self.origin(slot.span),
         )
 
     @staticmethod
-    def _selected(made: Map, columns: Columned) -> Array:
+    def _selected(made: Map, columns: Columned) -> Structured:
         """The rows of a map that only moves numbers about."""
         if made.a is None:
             return columns.rows([(terms, 1) for terms in made.forms])
-        return columns.rows([(just(made.a), made.a.width)])[made.place : made.place + 1]
+        at = columns.columns[made.a][0] + made.place
+        return Structured(1, columns.width, (ConstantRun(0, at, 1, 0, 0, 1.0),))
 
 
 class StepEmitter:
@@ -133,12 +135,12 @@ class StepEmitter:
             if self.normal.styles.erase == "attention" and sets:
                 # what a slot held is taken off before anything is added: only then nothing is rounded away
                 moved, written = into(columns, columns, sets), tuple(self.name(t) for t in sets)
-                old = columns.carry(dict.fromkeys(sets, ())) - np.eye(columns.width)
+                old = into(columns, columns, {t: ((t, Fraction(-1)),) for t in sets})
                 heads.append(self._self_attention(stream, written, old, f"{name}.erase.{stream}"))
-                if moved.any():
+                if moved.runs:
                     filled = tuple(self.name(t) for t, form in sets.items() if form)
                     heads.append(self._self_attention(stream, filled, moved, f"{name}.move.{stream}"))
-                carried = np.eye(columns.width)
+                carried = Structured.identity(columns.width)
             carry[stream] = self.whole.put(f"{name}.carry.{stream}", carried)
         named: dict[str, int] = {}
         for run in part.heads:
@@ -159,10 +161,9 @@ class StepEmitter:
             ir.Mask(m.op, self._score(m.score, head, f"{name}.mask.{n}", True)) for n, m in enumerate(head.masks)
         )
         if how.kind in ("lse", "max"):
-            column = np.zeros((query.width, 1))
-            for slot, v in run.brings.items():
-                query.write(column, slot, np.full((query.columns[slot][1], 1), float(v.number)))
-            value = put(f"{name}.v", column)
+            places = ((*query.columns[slot], float(v.number)) for slot, v in run.brings.items())
+            filled = tuple(ConstantRun(at, 0, width, 1, 0, number) for at, width, number in places)
+            value = put(f"{name}.v", Structured(query.width, 1, filled))
         else:
             value = put(f"{name}.v", into(query, key, {slot: v.value for slot, v in run.brings.items()}))
         self_key = None
@@ -204,7 +205,7 @@ class StepEmitter:
                 parts.append(ir.Part("l2", q, k, value, scale))
         return ir.Score(tuple(parts))
 
-    def _self_attention(self, stream: str, written: tuple[str, ...], value: Array, name: str) -> ir.Head:
+    def _self_attention(self, stream: str, written: tuple[str, ...], value: Structured, name: str) -> ir.Head:
         """A head by which every token finds itself: by its one-hot id, or if no other looks the same, by -|x - x'|^2 or
         <x, 2x'> - |x'|^2."""
         columns, one, put = self.columns[stream], Fraction(1), self.whole.put
@@ -227,7 +228,7 @@ class StepEmitter:
         masks: tuple[ir.Mask, ...] = ()
         if stream in self.normal.nulls:  # a token at the origin looks like the null token
             rows = columns.rows([(just(self.normal.ones[stream]), 1)])
-            ones = ir.Part("dot", put(f"{name}.mask.q", rows), put(f"{name}.mask.k", rows.copy()))
+            ones = ir.Part("dot", put(f"{name}.mask.q", rows), put(f"{name}.mask.k", rows))
             masks = (ir.Mask(">", ir.Score((ones,))),)
         short = name.rsplit(".", 2)[-2]
         weighting, values = ir.Weighting("argmax", "split"), put(f"{name}.v", value)

@@ -8,12 +8,13 @@ digest over them, only over the text of the spec. Nothing is ever unpickled or e
 from __future__ import annotations
 
 import io
+import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from weftc_runtime.errors import ModelError, need, shown
 from weftc_runtime.format.codec import decode_program, dumps, encode, loads
 from weftc_runtime.format.program import FORMAT, Program
+from weftc_runtime.format.structure import one_at_a_time, shapes
 from weftc_runtime.format.tensor_checks import check_values
 from weftc_runtime.format.validate import verify
 from weftc_runtime.format.whole_file import whole_file
@@ -58,12 +60,13 @@ class Checkpoint:
 
     def to_bytes(self) -> bytes:
         """The file as bytes; the same checkpoint always gives the same ones."""
-        from safetensors.numpy import save
+        return b"".join(self._pieces())
 
-        arrays = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in sorted(self.tensors.items())}
-        arrays = {name: array.reshape(np.shape(self.tensors[name])) for name, array in arrays.items()}
-        verify(self.program, {name: array.shape for name, array in arrays.items()})
-        check_values(self.program, arrays)
+    def _pieces(self) -> Iterator[bytes | memoryview]:
+        """The file from its beginning to its end, one matrix at a time, as safetensors lays it out."""
+        tensors, sizes = one_at_a_time(self.tensors), shapes(self.tensors)
+        verify(self.program, sizes)
+        check_values(self.program, tensors)
         metadata = {
             "format": FORMAT,
             "program": encode(self.program),
@@ -72,19 +75,27 @@ class Checkpoint:
             "params": dict(self.params),
             "compiler": self.compiler,
         }
-        # One key only: safetensors writes several metadata keys in random order, which would change the bytes.
-        data = save(arrays, metadata={KEY: dumps(metadata)})
-        (header,) = struct.unpack("<Q", data[:8])
-        need(header <= MAX_HEADER, f"the description of this model is larger than {MAX_HEADER >> 20} MB")
-        return bytes(data)
+        header: dict[str, Any] = {"__metadata__": {KEY: dumps(metadata)}}
+        at = 0
+        for name in sorted(sizes):
+            begin, at = at, at + 8 * prod(sizes[name])
+            header[name] = {"dtype": "F64", "shape": list(sizes[name]), "data_offsets": [begin, at]}
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % 8)
+        need(len(text) <= MAX_HEADER, f"the description of this model is larger than {MAX_HEADER >> 20} MB")
+        yield struct.pack("<Q", len(text)) + text
+        for name in sorted(sizes):
+            yield np.ascontiguousarray(tensors[name], dtype="<f8").reshape(-1).data
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file whole or not at all: a temporary file in the same folder, then a rename."""
         target = Path(path)
-        data = self.to_bytes()
+        pieces = self._pieces()
+        first = next(pieces)  # it fails, if at all, before there is a file
         try:
-            with whole_file(target) as part:
-                part.write_bytes(data)
+            with whole_file(target) as part, part.open("wb") as file:
+                file.write(first)
+                file.writelines(pieces)
         except OSError as error:
             raise ModelError(f"{target}: cannot be written ({error.strerror})") from None
 

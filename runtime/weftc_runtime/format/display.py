@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weftc_runtime.errors import shown
 from weftc_runtime.format.program import Attend, Program, ProgramStep
+from weftc_runtime.format.structure import numbers
 
 if TYPE_CHECKING:
     from weftc_runtime.format.checkpoint import Checkpoint
@@ -114,12 +115,11 @@ def program_html(program: Program) -> str:
 
 def checkpoint_line(made: Checkpoint) -> str:
     """A checkpoint in one line."""
-    numbers = sum(int(array.size) for array in made.tensors.values())
     known = sizes({**made.dims, **made.params})
     settings = f"{known}; " if known else ""
     depth = _many(made.program.layers, "layer")
     tensors = _many(len(made.tensors), "tensor")
-    return f"{shown(made.program.name)}: {settings}{depth}, {tensors}, {numbers} numbers"
+    return f"{shown(made.program.name)}: {settings}{depth}, {tensors}, {numbers(made.tensors)} numbers"
 
 
 def checkpoint_html(made: Checkpoint) -> str:

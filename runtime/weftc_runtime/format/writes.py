@@ -65,10 +65,11 @@ class Matrices:
         if not name:
             return {}
         matrix = np.asarray(self.tensors[name], np.float64)
-        kept = np.eye(len(matrix)) if carried else np.zeros_like(matrix)
-        differs = matrix != kept
+        differs = matrix != 0
+        if carried:
+            np.fill_diagonal(differs, matrix.diagonal() != 1)
         if stream in self.bases:  # rows of B^-1 M: zero, or those of B^-1, up to what rounding leaves
-            inverse = self.bases[stream].inverse
+            inverse, kept = self.bases[stream].inverse, np.eye(len(matrix)) if carried else np.zeros_like(matrix)
             matrix, kept, terms = inverse @ matrix, inverse @ kept, np.abs(inverse) @ (np.abs(matrix) + np.abs(kept))
             differs = np.abs(matrix - kept) > NOISE * terms
         found = {}

@@ -43,7 +43,6 @@ def sequences() -> str:
     for name in (name for name, folder in shelved().items() if folder == "sequences"):
         made = compile(checked_spec(name), {})
         cost = program_cost(made.program, made.tensors)
-        size = sum(array.size for array in made.tensors.values())
-        numbers = cost.levels, cost.heads, cost.feed_forwards, cost.width, f"{size:,}"
+        numbers = cost.levels, cost.heads, cost.feed_forwards, cost.width, f"{cost.parameters:,}"
         lines.append(f"| {name} | " + " | ".join(map(str, numbers)) + " |")
     return "\n".join(lines)
