@@ -270,15 +270,14 @@ inline double exact_sum(const std::vector<double>& terms, std::vector<double>& p
 }
 
 // One sum, rounded once. Two pieces that doubles hold need one addition; larger ones are one integer of 128 bits, which
-// C++ rounds to the nearest double, ties to even.
-inline double rounded(const WeftSegments& s, size_t cell, std::vector<double>& terms, std::vector<double>& parts) {
+// C++ rounds to the nearest double, ties to even. `unit`: of the lower of two pieces.
+inline double rounded(const WeftSegments& s, size_t cell, double unit, std::vector<double>& terms, std::vector<double>& parts) {
   const size_t cells = (size_t)s.segments * s.columns;
   const int64_t* sums = s.sums + cell;
   constexpr int64_t EXACT = (int64_t)1 << 53;
   if (s.levels == 2 && std::max(std::llabs(sums[0]), std::llabs(sums[cells])) <= EXACT)
-    return ((double)sums[0] * (double)((int64_t)1 << BITS) + (double)sums[cells]) * std::ldexp(1.0, s.top - 2 * BITS);
-  if (s.levels == 2)
-    return (double)((Wide)sums[0] * ((Wide)1 << BITS) + sums[cells]) * std::ldexp(1.0, s.top - 2 * BITS);
+    return ((double)sums[0] * (double)((int64_t)1 << BITS) + (double)sums[cells]) * unit;
+  if (s.levels == 2) return (double)((Wide)sums[0] * ((Wide)1 << BITS) + sums[cells]) * unit;
   terms.clear();
   for (int level = 0; level < s.levels; level++) {
     int64_t rest = sums[level * cells];
@@ -318,13 +317,14 @@ bool add_up_as(WeftSegments& s, Team& team) {
   }
   if (!good) return false;
   const bool few = (int64_t)s.segments * s.columns < MANY;
+  const double unit = std::ldexp(1.0, s.top - 2 * BITS);
   const int64_t part = std::max<int64_t>(1, few ? s.segments : s.segments / (4 * s.threads));
   good = team.ranges(s.segments, part, [&](int64_t first, int64_t last, int) {
     std::vector<double> terms, parts;
     for (int64_t at = first; at < last; at++) {
       double *row = s.rounded + at * s.columns, *out = s.out + at * s.columns;
       if (touched[at])
-        for (int c = 0; c < s.columns; c++) row[c] = rounded(s, (size_t)at * s.columns + c, terms, parts);
+        for (int c = 0; c < s.columns; c++) row[c] = rounded(s, (size_t)at * s.columns + c, unit, terms, parts);
       const double by = s.divide && s.counts[at] ? (double)s.counts[at] : 1.0;
       for (int c = 0; c < s.columns; c++) out[c] = row[c] / by;
     }

@@ -108,14 +108,15 @@ struct Choose : Instruction {
       for (int32_t c = 0; c < columns; c++) out.whole &= data[i * stride + c] == std::nearbyint(data[i * stride + c]);
     const int64_t wanted = std::max<int64_t>(64, std::min<int64_t>(4096, SAMPLE / std::max(1, columns)));
     const int64_t step = std::max<int64_t>(1, rows / wanted), some = (rows + step - 1) / step;
-    if (out.distance && !out.whole)
-      for (int32_t c = 0; c < columns; c++) {
-        double sum = 0;
-        for (int64_t i = 0; i < rows; i += step) sum += (double)data[i * stride + c];
+    if (out.distance && !out.whole) {
+      for (int64_t i = 0; i < rows; i += step)
+        for (int32_t c = 0; c < columns; c++) centre[c] += (double)data[i * stride + c];
+      for (double& each : centre) {
         int power;
-        const double part = std::frexp(sum / (double)some, &power);
-        centre[c] = std::ldexp((double)(float)part, power);
+        const double part = std::frexp(each / (double)some, &power);
+        each = std::ldexp((double)(float)part, power);
       }
+    }
     double size = 0, longest = 0;
     for (double each : centre) size = std::max(size, std::fabs(each));
     size += peak;
@@ -142,14 +143,9 @@ struct Choose : Instruction {
     made.stride = type.width, made.rows = queries, made.is_double = !type.single, made.features = columns;
     made.distance = score.parts[0].distance, made.bounds = 1, made.many = MANY;
     double peak = slot.now == problem.machine.arrays[rows.slot].given ? problem.machine.peaks[rows.slot] : NAN;
-    if (peak != peak) {
-      peak = 0;
-      for (int64_t i = 0; i < queries; i++)
-        for (int32_t c = 0; c < columns; c++) {
-          const int64_t at = i * type.width + rows.column + c;
-          peak = std::max(peak, std::fabs(type.single ? (double)((float*)slot.now)[at] : ((double*)slot.now)[at]));
-        }
-    }
+    if (peak != peak)
+      peak = type.single ? peak_of((const float*)slot.now + rows.column, type.width, queries, columns)
+                         : peak_of((const double*)slot.now + rows.column, type.width, queries, columns);
     kept.finder.reset();
     if (!(peak < 0x1p480)) return;
     std::vector<double> centre(columns);

@@ -90,7 +90,7 @@ class Finder {
     search_.before = bounded ? carried() : nullptr;
     search_.upper = bounded ? upper_.get() : nullptr, search_.lower = bounded ? lower_.get() : nullptr;
     search_.previous = previous_.data(), search_.drift = drift_.data();
-    if (!(q_.is_double ? carry_out<double>(search_, team) : carry_out<float>(search_, team))) return false;
+    if (!(q_.is_double ? carry_out(search_, doubles_, team) : carry_out(search_, floats_, team))) return false;
     ask.looked = table_.shorts.scale > 0 && !search_.ties;
     if (ask.looked && search_.refined > UNSETTLED * search_.scanned) shorts_ = false;
     ask.carried = search_.before != nullptr;
@@ -190,6 +190,8 @@ class Finder {
   int pause_ = 4, longer_ = PAUSE;  // the first keys move far
   Table table_{};
   Search search_{};
+  Searchers<float> floats_;
+  Searchers<double> doubles_;
 };
 
 }  // namespace weftc

@@ -46,15 +46,6 @@ struct Summing : Memory {
   bool begun = false;
 };
 
-// The largest size of numbers.
-template <class Real>
-double peak_of(const Real* data, int64_t stride, int64_t rows, int32_t columns) {
-  double most = 0;
-  for (int64_t i = 0; i < rows; i++)
-    for (int32_t c = 0; c < columns; c++) most = std::max(most, (double)std::fabs(data[i * stride + c]));
-  return most;
-}
-
 int32_t top_of(double peak) {
   int power = 0;
   if (peak > 0) std::frexp(peak, &power), power = std::max(power, -500);

@@ -34,6 +34,7 @@ struct Grouped {
   Table table{};
   Search s{};
   std::vector<double> centre, offset;
+  int64_t settled_f64 = 0;
   std::vector<int64_t> doubt;
   std::unique_ptr<Searcher<Real>> searcher;
 
@@ -58,9 +59,10 @@ struct Grouped {
     s.e0 = (float)((all.distance ? 2 * share * reach * reach : 0) * ROOM + 0x1p-98);
     s.e1 = (float)((all.distance ? 4 : 2) * share * reach * ROOM);
     if (!(reach < 0x1p30)) s.e0 = INF;
-    searcher->start_anew();
+    searcher->start_anew(nullptr);
     searcher->range(0, rows);
     searcher->flush_close();
+    settled_f64 += searcher->settled_f64;
     for (int64_t i : searcher->doubt) doubt.push_back(first + i);
   }
 };
@@ -72,9 +74,10 @@ bool find_in_groups_as(WeftGroups& all, Team& team) {
   const bool good = team.ranges(all.groups, 8, [&](int64_t first, int64_t last, int who) {
     for (int64_t g = first; g < last; g++) workers[who]->run(g);
   });
-  all.settled_f64 = all.doubtful = 0;
+  all.doubtful = 0;
+  all.settled_f64 = 0;
   for (auto& each : workers) {
-    all.settled_f64 += each->searcher->settled_f64;
+    all.settled_f64 += each->settled_f64;
     for (int64_t i : each->doubt) {
       if (all.doubtful < all.room) all.doubt[all.doubtful] = i;
       all.doubtful++;

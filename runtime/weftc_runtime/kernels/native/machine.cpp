@@ -67,7 +67,7 @@ Problem::Problem(Machine& machine, int64_t number) : machine(machine), number(nu
     slot.values = from.values ? from.values + first : nullptr;
   }
   outs.resize(machine.outs), members.resize(machine.rankings);
-  snapshots.resize(machine.groups.size()), earlier.resize(machine.groups.size());
+  snapshots.resize(machine.groups.size()), earlier.resize(machine.groups.size()), tiles.resize(machine.groups.size());
   memory.resize(machine.list.size());
 }
 
@@ -101,12 +101,12 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
           for (int e = 0; e < LANES; e++) out[e] = (double)from[e * step];
           return;
         }
-        for (int e = 0; e < LANES; e++) out[e] = (double)from[block.token(e) * step];
+        for (int e = 0; e < block.lanes(); e++) out[e] = (double)from[block.token(e) * step];
       } else {
         const double* from = (const double*)slot.now + column;
-        for (int e = 0; e < LANES; e++) out[e] = from[block.token(e) * step];
+        for (int e = 0; e < block.lanes(); e++) out[e] = from[block.token(e) * step];
       }
-      return;
+      return block.fill_up(out);
     }
     case INDEX: {
       const int32_t* from = (const int32_t*)slot.now;
@@ -125,14 +125,9 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
       return;
     case LAZY: {
       if (slot.map) return column_of(*slot.map, *this, worker, block, at, column, out);
-      Worker::Tiles& tiles = worker.tiles[kind.group];
-      if (tiles.serial != block.serial || !block.serial) {
-        fill_tiles(*this, worker, block, kind.group, snapshots[kind.group]);
-        tiles.serial = block.serial;
-      }
       const auto& made = machine.groups[kind.group].slots;
       const size_t which = std::find(made.begin(), made.end(), at) - made.begin();
-      std::memcpy(out, tiles.slots[which][column].v, sizeof(Lane));
+      std::memcpy(out, tile(worker, block, kind.group).slots[which][column].v, sizeof(Lane));
       return;
     }
     case NOISE:
@@ -143,9 +138,23 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
   }
 }
 
+const Tile& Problem::tile(Worker& worker, const Block& block, int32_t group) {
+  LazyTiles& kept = tiles[group];
+  const int64_t rest = tokens[machine.groups[group].query] - block.first;
+  const bool keeps = !kept.of.empty() && !block.list && block.first % LANES == 0 && block.many == std::min<int64_t>(LANES, rest);
+  Tile& found = keeps ? kept.of[block.first / LANES] : worker.making[group].tile;
+  const uint64_t wanted = keeps ? kept.serial : block.serial;
+  if (found.serial != wanted || !wanted) {
+    fill(found, *this, worker, block, group, snapshots[group]);
+    found.serial = wanted;
+    kept.asked += !block.list && !block.first && block.many == std::min<int64_t>(LANES, rest);
+  }
+  return found;
+}
+
 // Columns that stand side by side, `step` numbers from token to token: every number is loaded once.
 static void columns(const Block& block, const float* from, int64_t step, int32_t count, Lane* out) {
-  for (int e = 0; e < LANES; e += 4) {
+  for (int e = 0; e < block.lanes(); e += 4) {
     const float* row[4];
     for (int i = 0; i < 4; i++) row[i] = from + block.token(e + i) * step;
     int32_t c = 0;
@@ -166,6 +175,7 @@ static void columns(const Block& block, const float* from, int64_t step, int32_t
     for (; c < count; c++)
       for (int i = 0; i < 4; i++) out[c].v[e + i] = (double)row[i][c];
   }
+  for (int32_t c = 0; c < count; c++) block.fill_up(out[c].v);
 }
 
 void Problem::rows(Worker& worker, const Block& block, const Rows& all, Lane* out, Lane* sizes) {
@@ -181,31 +191,37 @@ void Problem::row(Worker& worker, const Block& block, const Rows& all, int32_t w
   const int32_t first = all.start[which], many = all.start[which + 1] - first;
   if (sizes) std::fill(sizes, sizes + LANES, 0.0);
   if (!many) std::fill(to, to + LANES, 0.0);
-  const bool apart = all.exact && many > 2;
-  Lanes every(worker, apart ? many : 0);
-  Lane more;
-  for (int32_t t = 0; t < many; t++) {
+  const auto read = [&](int32_t t, double* number) {
     const Term& term = all.terms[first + t];
-    double* number = apart ? every[t].v : t ? more.v : to;
     column(worker, block, term.slot, term.column, number);
     if (term.factor != 1)
       for (int e = 0; e < LANES; e++) number[e] *= term.factor;
     if (sizes)
       for (int e = 0; e < LANES; e++) sizes[e] += std::fabs(number[e]);
-    if (t && !apart)
-      for (int e = 0; e < LANES; e++) to[e] += more.v[e];
+  };
+  if (!all.exact || many < 3) {
+    Lane more;
+    for (int32_t t = 0; t < many; t++) {
+      read(t, t ? more.v : to);
+      for (int e = 0; e < LANES && t; e++) to[e] += more.v[e];
+    }
+    return;
   }
-  for (int e = 0; e < LANES && apart; e++) {
+  Lanes every(worker, many);
+  for (int32_t t = 0; t < many; t++) read(t, every[t].v);
+  for (int e = 0; e < block.lanes(); e++) {
     worker.terms.clear();
     for (int32_t t = 0; t < many; t++) worker.terms.push_back(every[t].v[e]);
     to[e] = exact_sum(worker.terms, worker.parts);
   }
+  block.fill_up(to);
 }
 
 void Problem::features(Worker& worker, const Block& block, const Score& score, bool query, Lane* out, Lane* sizes) {
   for (const Part& part : score.parts) {
     rows(worker, block, query ? part.query : part.keys, out + part.at, sizes ? sizes + part.at : nullptr);
     if (part.side == (query ? 1 : 2)) rows(worker, block, part.scale, out + part.scale_at);
+    else if (part.side) out[part.scale_at] = Lane{};
   }
 }
 
@@ -304,14 +320,18 @@ struct Written {
         single(problem.type(slot).single), uniform(problem.type(slot).kind == UNIFORM) {}
 
   bool put(const Block& block, int32_t column, const double* from) const {
+    if (uniform) return copy((double*)to + column, from, 1);
+    const int64_t at = block.first * width + column;
+    return single ? copy((float*)to + at, from, block.many) : copy((double*)to + at, from, block.many);
+  }
+
+  template <class Real>
+  bool copy(Real* out, const double* from, int many) const {
     bool good = true;
-    for (int e = 0; e < block.many; e++) {
-      const double number = single ? (double)(float)from[e] : from[e];
+    for (int e = 0; e < many; e++) {
+      const Real number = (Real)from[e];
       good &= number - number == 0;
-      if (uniform) return ((double*)to)[column] = number, good;
-      const int64_t at = (block.first + e) * width + column;
-      if (single) ((float*)to)[at] = (float)number;
-      else ((double*)to)[at] = number;
+      out[(int64_t)e * width] = number;
     }
     return good;
   }
@@ -363,7 +383,7 @@ struct Map : Instruction {
         if (!apply(problem, worker, block, left, right, terms, parts)) good = false;
         for (size_t t = 0; t < targets.size(); t++) {
           Lane total;
-          add(targets[t], left, kept[t], total, terms, parts);
+          add(block, targets[t], left, kept[t], total, terms, parts);
           if (!written[t].put(block, targets[t].column, total.v)) good = false;
         }
       }
@@ -374,21 +394,22 @@ struct Map : Instruction {
     return GOING;
   }
 
-  static void add(const Target& target, const Lanes& hidden, const Lane& kept, Lane& total,
+  static void add(const Block& block, const Target& target, const Lanes& hidden, const Lane& kept, Lane& total,
                   std::vector<double>& terms, std::vector<double>& parts) {
+    const int lanes = block.lanes();
     if (target.out.size() <= 2) {
-      for (int e = 0; e < LANES; e++) {
-        double sum = 0;
-        for (const auto& [h, factor] : target.out) sum += factor * hidden[h].v[e];
-        total.v[e] = kept.v[e] + sum;
+      double sum[LANES] = {};
+      for (const auto& [h, factor] : target.out)
+        for (int e = 0; e < lanes; e++) sum[e] += factor * hidden[h].v[e];
+      for (int e = 0; e < lanes; e++) total.v[e] = kept.v[e] + sum[e];
+    } else {
+      for (int e = 0; e < lanes; e++) {
+        terms.clear();
+        for (const auto& [h, factor] : target.out) terms.push_back(factor * hidden[h].v[e]);
+        total.v[e] = kept.v[e] + exact_sum(terms, parts);
       }
-      return;
     }
-    for (int e = 0; e < LANES; e++) {
-      terms.clear();
-      for (const auto& [h, factor] : target.out) terms.push_back(factor * hidden[h].v[e]);
-      total.v[e] = kept.v[e] + exact_sum(terms, parts);
-    }
+    block.fill_up(total.v);
   }
 
   // The function, in place of its first argument; false where a number has no value, or only exact arithmetic tells.
@@ -404,23 +425,24 @@ struct Map : Instruction {
 
   // The function of 64 numbers; `last`: the last row of the second argument, which tells a choice.
   bool apply(const Block& block, double* v, const double* y, const double* last) const {
-    for (int e = 0; e < LANES; e++) {
-      const double w = v[e];
-      switch (function) {
-        case PRODUCT: v[e] = w * y[e]; break;
-        case RECIPROCAL: v[e] = 1 / w; break;
-        case LOG: v[e] = std::log(w); break;
-        case EXP: v[e] = std::exp(w); break;
-        case SQRT: v[e] = std::sqrt(w); break;
-        case RELU: v[e] = w > 0 ? w : 0; break;
-        case RELU2: v[e] = w > 0 ? w * w : 0; break;
-        case TANH: v[e] = std::tanh(w); break;
-        case ABSOLUTE: v[e] = std::fabs(w); break;
-        case SIGMOID: v[e] = w >= 0 ? 1 / (1 + std::exp(-w)) : std::exp(w) / (1 + std::exp(w)); break;
-        case SOFTPLUS: v[e] = std::fmax(w, 0) + std::log1p(std::exp(-std::fabs(w))); break;
-        case SELECT: v[e] = last[e] > 0.5 ? w : y[e]; break;
-        default: break;
-      }
+    const auto each = [&](auto of) {
+      for (int e = 0; e < block.lanes(); e++) v[e] = of(v[e], e);
+      block.fill_up(v);
+    };
+    switch (function) {
+      case PRODUCT: each([&](double w, int e) { return w * y[e]; }); break;
+      case RECIPROCAL: each([](double w, int) { return 1 / w; }); break;
+      case LOG: each([](double w, int) { return std::log(w); }); break;
+      case EXP: each([](double w, int) { return std::exp(w); }); break;
+      case SQRT: each([](double w, int) { return std::sqrt(w); }); break;
+      case RELU: each([](double w, int) { return w > 0 ? w : 0; }); break;
+      case RELU2: each([](double w, int) { return w > 0 ? w * w : 0; }); break;
+      case TANH: each([](double w, int) { return std::tanh(w); }); break;
+      case ABSOLUTE: each([](double w, int) { return std::fabs(w); }); break;
+      case SIGMOID: each([](double w, int) { return w >= 0 ? 1 / (1 + std::exp(-w)) : std::exp(w) / (1 + std::exp(w)); }); break;
+      case SOFTPLUS: each([](double w, int) { return std::fmax(w, 0) + std::log1p(std::exp(-std::fabs(w))); }); break;
+      case SELECT: each([&](double w, int e) { return last[e] > 0.5 ? w : y[e]; }); break;
+      default: break;
     }
     bool good = true;
     for (int e = 0; e < block.many; e++) good &= v[e] - v[e] == 0;
@@ -445,7 +467,7 @@ struct Map : Instruction {
     }
     problem.row(worker, block, carry, (int32_t)at, kept.v);
     std::vector<double> terms, parts;
-    add(made, hidden, kept, total, terms, parts);
+    add(block, made, hidden, kept, total, terms, parts);
     std::memcpy(out, total.v, sizeof(Lane));
   }
 
@@ -453,7 +475,8 @@ struct Map : Instruction {
             std::vector<double>& terms, std::vector<double>& parts) const {
     double sizes[LANES] = {};  // of what each vector is the sum of
     Lane number;
-    for (int32_t r = 0; r < a.count(); r++) {
+    const bool copied = a.plain;  // nothing is added up
+    for (int32_t r = 0; r < a.count() && !copied; r++) {
       double size[LANES] = {};
       for (int32_t t = a.start[r]; t < a.start[r + 1]; t++) {
         problem.column(worker, block, a.terms[t].slot, a.terms[t].column, number.v);
@@ -461,32 +484,38 @@ struct Map : Instruction {
       }
       for (int e = 0; e < LANES; e++) sizes[e] = std::max(sizes[e], size[e]);
     }
-    for (int e = 0; e < block.many; e++) {
-      if (function == LAYERED) {
+    if (function == LAYERED)
+      for (int e = 0; e < block.many; e++) {
         terms.clear();
         for (const Lane& lane : x) terms.push_back(lane.v[e]);
         const double mean = exact_sum(terms, parts) / (double)x.size();
         for (Lane& lane : x) lane.v[e] -= mean;
       }
-      double longest = 0;
-      for (const Lane& lane : x) longest = std::max(longest, std::fabs(lane.v[e]));
-      if (!(longest - longest == 0)) return false;
-      if (sizes[e] > 0 && longest <= 0x1p-20 * sizes[e]) return false;  // rounding may hide a zero, and make one
-      if (longest == 0) {
-        if (y.empty()) return false;
-        for (size_t h = 0; h < x.size(); h++) x[h].v[e] = y[h].v[e];
-        continue;
+    double longest[LANES] = {}, scale[LANES], high[LANES] = {}, low[LANES] = {};
+    for (const Lane& lane : x)
+      for (int e = 0; e < block.many; e++) {
+        const double size = std::fabs(lane.v[e]);
+        longest[e] = size <= longest[e] ? longest[e] : size;  // NaN stays
       }
+    for (int e = 0; e < block.many; e++) {
+      if (!(longest[e] - longest[e] == 0)) return false;
+      if (sizes[e] > 0 && longest[e] <= 0x1p-20 * sizes[e]) return false;  // rounding may hide a zero, and make one
+      if (longest[e] == 0 && y.empty()) return false;
       int power;
-      std::frexp(longest, &power);
-      terms.clear();
-      for (Lane& lane : x) {
-        lane.v[e] = std::ldexp(lane.v[e], -power);
-        terms.push_back(lane.v[e] * lane.v[e]);
-      }
-      const double length = std::sqrt(exact_sum(terms, parts));
-      for (Lane& lane : x) lane.v[e] /= length;
+      std::frexp(longest[e], &power);
+      scale[e] = longest[e] == 0 ? 0 : std::max(power, -1000);
     }
+    for (int e = 0; e < block.many; e++) scale[e] = std::ldexp(1.0, -(int)scale[e]);
+    for (Lane& lane : x)
+      for (int e = 0; e < block.many; e++) {
+        lane.v[e] *= scale[e];
+        const double square = lane.v[e] * lane.v[e], sum = high[e] + square, seen = sum - high[e];
+        low[e] += (high[e] - (sum - seen)) + (square - seen);
+        high[e] = sum;
+      }
+    for (int e = 0; e < block.many; e++) high[e] = std::sqrt(high[e] + low[e]);
+    for (size_t h = 0; h < x.size(); h++)
+      for (int e = 0; e < block.many; e++) x[h].v[e] = longest[e] == 0 ? y[h].v[e] : x[h].v[e] / high[e];
     return true;
   }
 };
@@ -559,20 +588,21 @@ struct Write : Instruction {
       const Written written(problem, target.slot);
       const int64_t tokens = rows_of(problem, type.stream, target.once);
       const bool whole = in_parts(team, tokens, 4096, [&](int64_t first, int64_t last, int who) {
-        Lanes kept(problem.worker(who), target.carried ? type.width : 0);
+        Lanes kept(problem.worker(who), type.width);
         for (int64_t at = first; at < last; at += LANES) {
           const Block block = problem.block(at, last);
           if (target.carried) problem.rows(problem.worker(who), block, target.carry, kept.data());
           for (int32_t c = 0; c < type.width; c++) {
-            Lane total = target.carried ? kept[c] : Lane{};
+            double* total = kept[c].v;
+            if (!target.carried) std::fill(total, total + block.many, 0.0);
             for (const Add& add : target.adds) {
               if (add.columns[c] < 0) continue;
               const std::vector<double>& out = problem.outs[add.head];
-              const bool one = (int64_t)out.size() == add.wide;
-              for (int e = 0; e < block.many; e++)
-                total.v[e] += out[(one ? 0 : at + e) * add.wide + add.columns[c]];
+              const int64_t step = (int64_t)out.size() == add.wide ? 0 : add.wide;  // one row for all tokens
+              const double* more = out.data() + at * step + add.columns[c];
+              for (int e = 0; e < block.many; e++) total[e] += more[e * step];
             }
-            if (!written.put(block, c, total.v)) good = false;
+            if (!written.put(block, c, total)) good = false;
           }
         }
       });
@@ -656,14 +686,12 @@ bool Problem::same(Team& team, int32_t group) {
   in_parts(team, tokens[lazy.query], 4096, [&](int64_t first, int64_t last, int who) {
     for (int64_t at = first; at < last && equal; at += LANES) {
       const Block some = block(at, last);
-      auto& tiles = worker(who).tiles[group];
-      fill_tiles(*this, worker(who), some, group, earlier[group]);
-      const auto old = tiles.slots;
-      fill_tiles(*this, worker(who), some, group, snapshots[group]);
-      tiles.serial = 0;
+      Tile old, now;
+      fill(old, *this, worker(who), some, group, earlier[group]);
+      fill(now, *this, worker(who), some, group, snapshots[group]);
       for (size_t s = 0; s < lazy.slots.size(); s++)
-        for (size_t c = 0; c < old[s].size() && type(lazy.slots[s]).field; c++)
-          if (!std::equal(old[s][c].v, old[s][c].v + some.many, tiles.slots[s][c].v)) equal = false;
+        for (size_t c = 0; c < old.slots[s].size() && type(lazy.slots[s]).field; c++)
+          if (!std::equal(old.slots[s][c].v, old.slots[s][c].v + some.many, now.slots[s][c].v)) equal = false;
     }
   });
   return equal;
@@ -677,6 +705,7 @@ void Problem::roll_back() {
     slot.now = slot.before, slot.empty = !slot.before, slot.moved = false;
   }
   snapshots = earlier;
+  for (auto& kept : tiles) kept.serial = ++serial;
   for (auto& kept : memory) kept.reset();
   at = machine.begins;
 }
@@ -684,7 +713,7 @@ void Problem::roll_back() {
 void Problem::go(Team& team, Worker* mine, int32_t many, int64_t last, int32_t stop, bool until_stable) {
   workers = mine, hands = many;
   for (int32_t who = 0; who < many; who++)
-    for (Worker::Tiles& tiles : workers[who].tiles) tiles.serial = 0;  // of another problem
+    for (Worker::Making& making : workers[who].making) making.tile.serial = 0;  // of another problem
   outcome = GOING;
   const int32_t end = (int32_t)machine.list.size();
   for (;;) {
@@ -776,7 +805,7 @@ void* weftc_machine(const int64_t* code, const double* real, void* const* arrays
       }
     }
     machine->workers.resize(threads);
-    for (auto& worker : machine->workers) worker.tiles.resize(groups);
+    for (auto& worker : machine->workers) worker.making.resize(groups);
     machine->outs = (int32_t)read.next(), machine->rankings = (int32_t)read.next();
     machine->begins = (int32_t)read.next();
     const int64_t many = read.next();

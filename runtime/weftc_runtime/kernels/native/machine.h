@@ -107,30 +107,37 @@ struct Block {
   uint64_t serial;
 
   int64_t token(int lane) const { return list ? list[std::min(lane, many - 1)] : first + std::min(lane, many - 1); }
+  int lanes() const { return (many + 7) / 8 * 8; }  // that are looked at; those beyond hold what the last of them holds
+  void fill_up(double* out) const { std::fill(out + lanes(), out + LANES, out[lanes() - 1]); }
 };
 
 struct Machine;
 struct Problem;
 
+// The columns of the slots of a lazy group for a block of tokens.
+struct Tile {
+  uint64_t serial = 0;  // what it was made for
+  std::vector<std::vector<Lane>> slots;
+};
+
 // What one thread has for itself while problems run; it goes from one to the next.
 struct Worker {
-  struct Tiles {
-    uint64_t serial = 0;
+  struct Making {  // of a tile
     std::vector<Lane> scores, weights, features;
-    std::vector<std::vector<Lane>> slots;
+    Tile tile;
   };
-  std::vector<Tiles> tiles;  // by group of lazy slots
+  std::vector<Making> making;  // by group of lazy slots
   std::vector<std::vector<Lane>> rooms;  // that nobody uses at the moment
   std::vector<double> terms, parts;
   bool odd = false;  // a number without a value was made while rows were read
 };
 
-// Some lanes of zeros, in a room that a worker lends.
+// Some lanes, in a room that a worker lends. What they hold is what others have left there.
 class Lanes {
  public:
   Lanes(Worker& worker, size_t count) : worker_(worker) {
     if (!worker.rooms.empty()) lanes_ = std::move(worker.rooms.back()), worker.rooms.pop_back();
-    lanes_.assign(count, Lane{});
+    lanes_.resize(count);
   }
   ~Lanes() { worker_.rooms.push_back(std::move(lanes_)); }
   Lanes(const Lanes&) = delete;
@@ -204,6 +211,13 @@ struct Snapshot {
   std::vector<std::vector<double>> values;  // by head: (keys, width)
 };
 
+// Tiles of all tokens, kept while a snapshot stands where they take little room and are asked for more than once.
+struct LazyTiles {
+  std::vector<Tile> of;  // by block
+  uint64_t serial = 0;   // of the snapshot
+  int asked = 0;         // how often the first was made for it
+};
+
 struct LazyGroup {
   int32_t query, keys;
   Score score;
@@ -233,6 +247,7 @@ struct Problem {
   std::vector<std::vector<double>> outs;    // what heads add, by number
   std::vector<std::vector<int32_t>> members;  // labels that rankings give
   std::vector<Snapshot> snapshots, earlier;  // by group of lazy slots
+  std::vector<LazyTiles> tiles;              // the same
   std::vector<std::unique_ptr<Memory>> memory;  // by instruction: what it keeps from layer to layer
   Worker* workers = nullptr;  // those that work on it, `hands` of them
   uint64_t serial = 0;
@@ -263,6 +278,7 @@ struct Problem {
   Worker& worker(int who) { return workers[who]; }
   const SlotType& type(int32_t slot) const;
 
+  const Tile& tile(Worker& worker, const Block& block, int32_t group);  // of the rows of a lazy group
   void take_over(int32_t slot);  // what was written to the room of a slot is what it holds
   void* room(int32_t slot) { return slots[slot].room[slots[slot].now == slots[slot].room[0]]; }
   void go(Team& team, Worker* workers, int32_t hands, int64_t last, int32_t stop, bool until_stable);
@@ -301,12 +317,36 @@ std::unique_ptr<Instruction> make_kept(Code& code);
 std::unique_ptr<Instruction> make_lazy(Code& code);
 std::unique_ptr<Instruction> make_member_soft(Code& code);
 
-// The tiles of a group of lazy slots for a block of tokens (soft.cpp).
-void fill_tiles(Problem& problem, Worker& worker, const Block& block, int32_t group, const Snapshot& snapshot);
+// Makes a tile of a group of lazy slots (soft.cpp).
+void fill(Tile& tile, Problem& problem, Worker& worker, const Block& block, int32_t group, const Snapshot& snapshot);
 void take_snapshot(Problem& problem, int32_t group);
 
 // Numbers from the generator (draw.cpp): one column of 64 tokens.
 void draw(int32_t kind, uint64_t seed, int64_t name, int64_t layer, const Block& block, int32_t column, double* out);
+
+// The largest size of numbers.
+template <class Real>
+double peak_of(const Real* data, int64_t stride, int64_t rows, int32_t columns) {
+  typedef Real Some __attribute__((vector_size(64)));
+  constexpr int MANY = sizeof(Some) / sizeof(Real);
+  Some most{};
+  Real rest = 0;
+  const auto look = [&](const Real* from, int64_t count) {
+    int64_t at = 0;
+    for (; at + MANY <= count; at += MANY) {
+      Some x;
+      std::memcpy(&x, from + at, sizeof x);
+      x = x < Some{} ? -x : x;
+      most = x > most ? x : most;
+    }
+    for (; at < count; at++) rest = std::max(rest, std::fabs(from[at]));
+  };
+  if (stride == columns) look(data, rows * stride);
+  else
+    for (int64_t i = 0; i < rows; i++) look(data + i * stride, columns);
+  for (int e = 0; e < MANY; e++) rest = std::max(rest, (Real)most[e]);
+  return (double)rest;
+}
 
 inline int64_t rows_of(const Problem& problem, int32_t stream, bool once) { return once ? 1 : problem.tokens[stream]; }
 

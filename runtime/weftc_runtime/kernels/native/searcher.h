@@ -90,10 +90,13 @@ struct Searcher {
         fine(search.features), shorts(search.features, (float)(search.power * search.table->shorts.scale)),
         open(search.before ? CHUNK + 1 : 0) {}
 
-  // The same room for other rows of as many features.
-  void start_anew() {
-    data = (const Real*)s.data;
+  // The same room for another search with as many features and keys.
+  void start_anew(const Standing* now) {
+    standing = now, data = (const Real*)s.data;
     centre.assign(s.centre, s.centre + s.features);
+    shorts.factor = (float)(s.power * s.table->shorts.scale);
+    if (s.before) open.resize(CHUNK + 1);
+    scanned = refined = settled_f64 = all.many = close.many = 0;
     doubt.clear();
   }
 
@@ -382,14 +385,28 @@ inline bool stand(Search& s, std::vector<Standing>& standing, Team& team) {
   });
 }
 
+// What a search is carried out with, kept from one to the next.
+template <class Real>
+struct Searchers {
+  std::vector<Standing> standing;
+  std::vector<Searcher<Real>> each;
+  int32_t count = 0;  // of the keys
+
+  void start_anew(Search& s) {
+    if (count != s.table->count || (int)each.size() != s.threads) each.clear(), each.reserve(s.threads);
+    count = s.table->count;
+    for (int t = 0; t < s.threads; t++)
+      if (t < (int)each.size()) each[t].start_anew(standing.data());
+      else each.emplace_back(s, standing.data());
+  }
+};
+
 // Carries out a search; false when memory ran out.
 template <class Real>
-bool carry_out(Search& s, Team& team) {
-  std::vector<Standing> standing;
-  if (s.before && !stand(s, standing, team)) return false;
-  std::vector<Searcher<Real>> searchers;
-  searchers.reserve(s.threads);
-  for (int t = 0; t < s.threads; t++) searchers.emplace_back(s, standing.data());
+bool carry_out(Search& s, Searchers<Real>& room, Team& team) {
+  if (s.before && !stand(s, room.standing, team)) return false;
+  room.start_anew(s);
+  auto& searchers = room.each;
   const int64_t even = (s.rows / (8 * (int64_t)s.threads) + TILE - 1) / TILE * TILE;  // no thread waits long for another
   const int64_t chunk = std::min(CHUNK, std::max<int64_t>(8 * TILE, even));
   const bool good = team.ranges(s.rows, chunk, [&](int64_t first, int64_t last, int who) {
@@ -397,7 +414,7 @@ bool carry_out(Search& s, Team& team) {
   });
   s.scanned = s.refined = s.settled_f64 = 0;
   s.doubt.clear();
-  for (auto& each : searchers) {
+  for (Searcher<Real>& each : searchers) {
     each.flush_close();
     s.scanned += each.scanned, s.refined += each.refined, s.settled_f64 += each.settled_f64;
     s.doubt.insert(s.doubt.end(), each.doubt.begin(), each.doubt.end());

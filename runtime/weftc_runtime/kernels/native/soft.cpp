@@ -15,6 +15,7 @@ namespace {
 
 constexpr double HIGH = 16;  // how far a score may be above the reference
 constexpr int RUN = 32;
+constexpr int64_t LITTLE_ROOM = 1 << 20;  // bytes that tiles of all tokens may take
 
 // Sums over keys, 64 of them to a block, of one query: relative to a reference.
 template <bool Single>
@@ -87,7 +88,7 @@ struct Partial {  // of some keys, for one query
   }
 };
 
-// Sums that start at nothing, for each of many queries, in lanes of zeros.
+// Sums that start at nothing, for each of many queries.
 template <bool Single>
 struct Addings {
   static constexpr int EACH = sizeof(Lane) / sizeof(Exactly);
@@ -96,6 +97,7 @@ struct Addings {
 
   Addings(Worker& worker, const Head& head, int64_t queries)
       : room(worker, (queries * head.sums() + EACH - 1) / EACH), of(queries) {
+    std::fill(room.begin(), room.end(), Lane{});
     for (int64_t q = 0; q < queries; q++) of[q].sum = (Exactly*)room.data() + q * head.sums(), of[q].sums = head.sums();
   }
 };
@@ -383,13 +385,13 @@ struct Lazy : Instruction {
 };
 
 template <bool Single>
-void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t number, const Snapshot& snapshot) {
+void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, int32_t number, const Snapshot& snapshot) {
   const LazyGroup& group = problem.machine.groups[number];
-  Worker::Tiles& tiles = worker.tiles[number];
+  Worker::Making& making = worker.making[number];
   const int64_t keys = snapshot.keys.tokens;
-  tiles.features.resize(group.score.features), tiles.scores.resize(keys), tiles.weights.resize(keys);
-  tiles.slots.resize(group.slots.size());
-  problem.features(worker, block, group.score, true, tiles.features.data());
+  making.features.resize(group.score.features), making.scores.resize(keys), making.weights.resize(keys);
+  made.slots.resize(group.slots.size());
+  problem.features(worker, block, group.score, true, making.features.data());
   bool shifted = false, weighed = false;
   for (const LazyHead& head : group.heads) {
     shifted |= head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
@@ -400,8 +402,8 @@ void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t numbe
   for (int i = 0; i < EIGHTS; i++) peak[i] = every(NONE);
   for (int64_t k = 0; k < keys; k++) {
     Eight s[EIGHTS];
-    scorer(k, tiles.features.data(), s);
-    Eight* to = tiles.scores[k].eights();
+    scorer(k, making.features.data(), s);
+    Eight* to = making.scores[k].eights();
     for (int i = 0; i < EIGHTS; i++) to[i] = s[i];
     for (int i = 0; shifted && i < EIGHTS; i++) peak[i] = larger(s[i], peak[i]);
   }
@@ -411,8 +413,8 @@ void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t numbe
       for (int i = 0; i < EIGHTS; i++) {
         Eight part{};
         for (int64_t k = from; k < std::min(keys, from + RUN); k++) {
-          const Eight weight = exps<Single>(tiles.scores[k].eights()[i] - peak[i]);
-          tiles.weights[k].eights()[i] = weight;
+          const Eight weight = exps<Single>(making.scores[k].eights()[i] - peak[i]);
+          making.weights[k].eights()[i] = weight;
           part += weight;
         }
         total[i].add(part);
@@ -423,15 +425,15 @@ void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t numbe
     if (head.kind != NORMALIZE) continue;
     for (int i = 0; i < EIGHTS; i++) {
       Exactly total;
-      for (int64_t k = 0; k < keys; k++) total.add(tiles.scores[k].eights()[i]);
+      for (int64_t k = 0; k < keys; k++) total.add(making.scores[k].eights()[i]);
       size[i] = total.high + total.low;
     }
   }
-  for (size_t s = 0; s < group.slots.size(); s++) tiles.slots[s].assign(problem.type(group.slots[s]).width, Lane{});
+  for (size_t s = 0; s < group.slots.size(); s++) made.slots[s].assign(problem.type(group.slots[s]).width, Lane{});
   for (size_t h = 0; h < group.heads.size(); h++) {
     const LazyHead& head = group.heads[h];
     const size_t which = std::find(group.slots.begin(), group.slots.end(), head.slot) - group.slots.begin();
-    std::vector<Lane>& out = tiles.slots[which];
+    std::vector<Lane>& out = made.slots[which];
     const int32_t wide = (int32_t)out.size();
     if (head.kind == LSE || head.kind == BEST) {
       Eight number[EIGHTS];
@@ -444,7 +446,7 @@ void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t numbe
     for (int i = 0; i < EIGHTS; i++)
       by[i] = head.kind == SOFTMAX ? 1.0 / mass[i] : head.kind == NORMALIZE ? 1.0 / size[i] : every(1.0);
     for (int64_t k = 0; k < keys; k++) {
-      const Eight* from = (head.kind == SOFTMAX ? tiles.weights[k] : tiles.scores[k]).eights();
+      const Eight* from = (head.kind == SOFTMAX ? making.weights[k] : making.scores[k]).eights();
       Eight weight[EIGHTS];
       for (int i = 0; i < EIGHTS; i++) weight[i] = head.kind == EXPONENTIAL ? exps<Single>(from[i]) : from[i] * by[i];
       if (head.names >= 0) {
@@ -459,7 +461,7 @@ void fill_as(Problem& problem, Worker& worker, const Block& block, int32_t numbe
   }
   for (size_t s = 0; s < group.slots.size(); s++)
     if (problem.type(group.slots[s]).single)
-      for (Lane& lane : tiles.slots[s])
+      for (Lane& lane : made.slots[s])
         for (int e = 0; e < LANES; e++) lane.v[e] = (double)(float)lane.v[e];
 }
 
@@ -470,9 +472,9 @@ bool add_up(Problem& problem, Team& team, const std::vector<Head>& heads) {
   return problem.machine.single ? sums.run<true>(problem, team) : sums.run<false>(problem, team);
 }
 
-void fill_tiles(Problem& problem, Worker& worker, const Block& block, int32_t group, const Snapshot& snapshot) {
-  if (problem.machine.single) fill_as<true>(problem, worker, block, group, snapshot);
-  else fill_as<false>(problem, worker, block, group, snapshot);
+void fill(Tile& tile, Problem& problem, Worker& worker, const Block& block, int32_t group, const Snapshot& snapshot) {
+  if (problem.machine.single) fill_as<true>(tile, problem, worker, block, group, snapshot);
+  else fill_as<false>(tile, problem, worker, block, group, snapshot);
 }
 
 void take_snapshot(Problem& problem, int32_t number) {
@@ -483,7 +485,13 @@ void take_snapshot(Problem& problem, int32_t number) {
   for (size_t h = 0; h < group.heads.size(); h++)
     if (group.heads[h].value.count())
       problem.numbers(problem.worker(0), group.heads[h].value, problem.tokens[group.keys], out.values[h]);
-  for (int32_t who = 0; who < problem.hands; who++) problem.worker(who).tiles[number].serial = 0;
+  for (int32_t who = 0; who < problem.hands; who++) problem.worker(who).making[number].tile.serial = 0;
+  LazyTiles& kept = problem.tiles[number];
+  int64_t wide = 0;
+  for (int32_t slot : group.slots) wide += problem.type(slot).width;
+  const int64_t blocks = (problem.tokens[group.query] + LANES - 1) / LANES;
+  if (kept.asked > 1 && blocks * wide * (int64_t)sizeof(Lane) <= LITTLE_ROOM) kept.of.resize(blocks);
+  kept.serial = ++problem.serial, kept.asked = 0;
 }
 
 std::unique_ptr<Instruction> make_soft(Code& code) { return std::make_unique<Soft>(code); }

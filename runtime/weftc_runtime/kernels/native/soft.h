@@ -24,6 +24,9 @@ inline Eight larger(Eight a, Eight b) {
 #endif
 }
 inline double largest(Eight a) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_pd((__m512d)a);
+#endif
   double most = a[0];
   for (int e = 1; e < 8; e++) most = a[e] > most ? a[e] : most;
   return most;
