@@ -32,7 +32,7 @@ from weftc.core.source import Source
 from weftc.core.styles import Styles
 from weftc.core.types import Checked
 from weftc.exact import Execution, Executor, NoValue, Undecided, execute
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.interpreter.interpreter import EvaluationError, Interpreter
 from weftc.language.bind import bind
 from weftc.language.check.check import check
@@ -58,19 +58,19 @@ Answers = Mapping[str, np.ndarray] | None  # None: no value
 def originals(size: int) -> tuple[tuple[str, Checkpoint], ...]:
     """Every spec in every style that is another program."""
     found = []
-    for entry in catalogue():
-        checked = checked_spec(entry.name)
+    for name in names(""):
+        checked = checked_spec(name)
         counts = {one for one in checked.sets.values() if isinstance(one, str)}
         dims = {dim: 2 if dim in counts else size for dim in checked.dims}
         plain = compile(checked, dims)
-        found.append((entry.name, plain))
+        found.append((name, plain))
         for style, value in choices():
             try:
                 made = compile(checked, dims, **chosen(style, value))
             except WeftError:
                 continue
             if not same(made, plain):
-                found.append((f"{entry.name} {style}={value}", made))
+                found.append((f"{name} {style}={value}", made))
     return tuple(found)
 
 

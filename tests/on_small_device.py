@@ -21,7 +21,7 @@ import weftc_runtime
 from few_points import data, ragged
 from planned_cases import compiled, plain, problem, promises_bits
 from weftc.cli import main
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.sklearn import WeftClusterer
 from weftc.verification.cases.inputs import FAMILIES
 from weftc_runtime import Model, OneHot, RunError
@@ -30,7 +30,7 @@ from weftc_runtime.kernels.native.library import Library
 from weftc_runtime.machines import devices
 
 SMALL = torch.device("small:0")
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 HARD = [name for name in NAMES if promises_bits(weftc_runtime.load(compiled(name)).plan())]
 CLOSE = ("exact ties on a grid", "near-ties of 1 to 16 ulp", "duplicates", "offset up to 1e6", "scale 1e-6 to 1e6")
 SPLIT = "small:0 has no float64: best keys were looked for there, all else ran on the CPU"

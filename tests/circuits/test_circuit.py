@@ -18,10 +18,10 @@ from weftc.circuits.circuit import circuit
 from weftc.circuits.routed import Change, RoutedModel, key_of
 from weftc.cli import main
 from weftc.core.errors import InputError
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.variants import mixed_heads, permuted_heads, rotated, split_heads
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 SCORES = ("l2", "dot")
 
 

@@ -10,7 +10,7 @@ import pytest
 from agreement import default_dims
 from weftc.commands.options import Settings
 from weftc.compiling import checked_spec, compile
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.show.block_text import draw, projection, row_groups, shortened
 from weftc.show.stages import program, weights
 from weftc_runtime.format.program import Slot
@@ -19,7 +19,7 @@ SLOTS = (Slot("x", 0, 2, "field"), Slot("u", 2, 1, "field"))
 
 
 @pytest.mark.parametrize("styles", [{}, {"scores": "dot", "null": "token"}, {"erase": "attention"}], ids=str)
-@pytest.mark.parametrize("name", [entry.name for entry in catalogue()])
+@pytest.mark.parametrize("name", names(""))
 def test_every_tensor_is_drawn(name: str, styles: dict[str, Any]) -> None:
     """By its name, but for the coefficients of distances, which stand beside Q as numbers."""
     checked = checked_spec(name)

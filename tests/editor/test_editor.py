@@ -39,7 +39,7 @@ def offered(text: str, mark: str) -> list[str]:
 # ---- mistakes --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", spec_names())
+@pytest.mark.parametrize("spec", spec_names(""))
 def test_shipped_specs_have_no_mistakes(spec: str) -> None:
     document = read(text_of(spec))
     assert document.diagnostics == ()
@@ -71,7 +71,7 @@ def test_what_has_no_attention_form_is_told(refused: Path) -> None:
     assert {one.code[0] for one in found} == {"L"}
 
 
-@pytest.mark.parametrize("spec", spec_names())
+@pytest.mark.parametrize("spec", spec_names(""))
 def test_no_text_on_the_way_to_a_spec_raises(spec: str) -> None:
     text = text_of(spec)
     for end in range(0, len(text), 41):
@@ -90,7 +90,7 @@ def test_names_stay_known_while_a_line_is_unfinished() -> None:
 # ---- names and their places ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", spec_names())
+@pytest.mark.parametrize("spec", spec_names(""))
 def test_every_name_leads_to_where_it_is_declared(spec: str) -> None:
     document = read(text_of(spec))
     found = places(document)
@@ -160,7 +160,7 @@ def declares(document: Document, offset: int) -> bool:
     return place is not None and (place.space == "output" or definition(document, place).start == offset)
 
 
-@pytest.mark.parametrize("spec", spec_names())
+@pytest.mark.parametrize("spec", spec_names(""))
 def test_what_stands_in_a_spec_is_offered_where_it_stands(spec: str) -> None:
     document = read(text_of(spec))
     for token in document.tokens:
@@ -199,7 +199,7 @@ def test_completion_works_in_a_text_that_ends_here() -> None:
 # ---- renaming --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", spec_names())
+@pytest.mark.parametrize("spec", spec_names(""))
 def test_renaming_keeps_the_meaning_and_can_be_undone(spec: str) -> None:
     document = read(text_of(spec))
     for place in {(p.space, p.name): p for p in places(document)}.values():

@@ -18,14 +18,14 @@ from weftc.api import interpret, load
 from weftc.cli import main
 from weftc.compiling import compile
 from weftc.emit.matrices import Array
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc_runtime.data.results import OneHot
 
 PATH = ROOT / "docs" / "papers.md"
 PAGE = PATH.read_text(encoding="utf-8")
 BLOCKS = fenced("docs/papers.md")
 SESSIONS = sessions(BLOCKS)
-NAMES = {entry.name for entry in catalogue()}
+NAMES = set(names(""))
 CONDITIONS = {"pairwise distinct": "distinct", "below a bound": "bounded", "margins": "margin"}
 
 

@@ -23,6 +23,7 @@ from weftc.core.source import Span
 from weftc.core.styles import CHOICES, Styles
 from weftc.core.types import Checked
 from weftc.emit.cost import program_cost
+from weftc.files.locate import names
 from weftc.fuzz.specs import draw
 from weftc.graph import build
 from weftc.graph.build import build_graph
@@ -37,7 +38,7 @@ from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.program import Attend
 
 HERE = Path(__file__).parents[1]
-SPECS = [entry.name for entry in weftc.catalogue()]
+SPECS = names("")
 NAMES = sorted(path.stem for path in INVENTIONS.glob("*.weft"))
 EVERY = [*SPECS, *(f"invention {name}" for name in NAMES)]
 

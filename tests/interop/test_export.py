@@ -21,13 +21,13 @@ from agreement import default_dims
 from planned_cases import compiled, plain, problem
 from weftc.compiling import checked_spec
 from weftc.core.errors import InputError
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.interop.exporting import export, loaded, module_of
 from weftc.interop.judging import judge_export
 from weftc.interop.writer import write
 from weftc.variants import rotated
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 STYLES: list[dict[str, Any]] = [
     {},
     {"scores": "dot"},

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import weftc
-from weftc.files.locate import builtin, shelved
+from weftc.files.locate import builtin, names
 
+SPECS = Path(weftc.__file__).parents[2] / "specs"
 SIZES = {"d": 2, "k": 2}
 FOLDERS = ("clustering", "learning")
-NAMES = [name for name, folder in shelved().items() if folder in FOLDERS]
+NAMES = [name for folder in FOLDERS for name in names(folder)]
 
 
 @pytest.mark.slow
@@ -25,9 +28,10 @@ def test_it_is_short_and_proved(name: str, scores: str) -> None:
     assert verdict.verdict == "proved", str(verdict)
 
 
-def test_no_name_stands_twice() -> None:
-    assert len({*shelved(), *(entry.name for entry in weftc.catalogue())}) == len(shelved()) + len(weftc.catalogue())
-    listed = weftc.catalogue(folders=True)
+def test_every_folder_is_listed_and_no_name_stands_twice() -> None:
+    listed, files = weftc.catalogue(), [path.stem for path in SPECS.rglob("*.weft")]
+    assert [entry.name for entry in listed] == sorted(files)
+    assert {entry.subject for entry in listed} >= {path.name for path in SPECS.iterdir() if any(path.glob("*.weft"))}
     assert {entry.name for entry in listed if entry.fits("sequences")} >= {"reverse", "dyck2"}
 
 

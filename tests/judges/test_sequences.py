@@ -9,9 +9,9 @@ from numpy.random import Generator, default_rng
 
 import weftc
 from sequence_judges import JUDGES
-from weftc.files.locate import builtin, shelved
+from weftc.files.locate import builtin, names
 
-NAMES = [name for name, folder in shelved().items() if folder == "sequences"]
+NAMES = names("sequences")
 LONGEST = 2000
 
 

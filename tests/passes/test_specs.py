@@ -11,13 +11,13 @@ from agreement import assert_agrees, default_dims, judge
 from strategies import dimensions, family_cases, free_cases
 from weftc.compiling import checked_spec
 from weftc.core.styles import CHOICES
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.interpreter.interpreter import Interpreter
 from weftc.verification.cases.examples import answers
 from weftc.verification.cases.examples import settings as example_settings
 from weftc.verification.cases.inputs import FAMILIES, cases
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 STYLES = CHOICES["scores"]
 COMBINATIONS = [(name, style) for name in NAMES for style in STYLES]
 SIZES = ((2, 3), (1, 1), (3, 2), (1, 4))

@@ -12,14 +12,14 @@ from agreement import assert_agrees, default_dims, judge
 from weftc.compiling import checked_spec
 from weftc.core.errors import InputError, SpecError
 from weftc.core.styles import CHOICES, Styles
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.show.style_effects import Effect, choices, chosen, effect, same
 from weftc.verification.cases.inputs import FAMILIES, cases
 from weftc.verification.steps.layers import Judge
 from weftc_runtime.errors import RunError
 from weftc_runtime.machines.choose import BACKENDS
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 EVERY = [(name, style, value) for name in NAMES for style, value in choices()]
 DTYPES = ("float64", "float32")
 

@@ -10,11 +10,11 @@ import pytest
 import weftc
 from weftc.compiling import checked_spec
 from weftc.core.errors import InputError
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.passes.finite_temperature import MEMBERSHIP, has_choices, tempered
 from weftc.passes.sharpness import EPS, lead, sharpness_for
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 CHOOSING = [name for name in NAMES if has_choices(checked_spec(name))]
 SHARP = 1e4
 

@@ -17,14 +17,14 @@ from weftc.core.styles import Styles
 from weftc.core.types import Checked
 from weftc.exact import Executor, NoValue, Number, Undecided, exact, execute
 from weftc.exact.weightings import number, weights
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.interpreter.interpreter import Interpreter
 from weftc.variants import rotated
 from weftc.verification.cases.inputs import Case, cases
 from weftc_runtime import Checkpoint
 from weftc_runtime.format.program import Attend, Weighting
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 STYLES: tuple[Mapping[str, Any], ...] = (
     {},
     {"scores": "dot", "square": "relu2", "norm": "layer"},

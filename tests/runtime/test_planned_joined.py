@@ -12,7 +12,7 @@ import weftc
 import weftc_runtime
 from joined_cases import batch, one
 from planned_cases import both, compiled, plain, promises_bits
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc_runtime import Model
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.kernels.native.library import forget
@@ -23,7 +23,7 @@ from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.plan.residual import Residual
 from weftc_runtime.reference.state import Problem
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 
 
 @pytest.fixture

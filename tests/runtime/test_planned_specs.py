@@ -13,13 +13,13 @@ from agreement import assert_agrees, default_dims
 from planned_cases import assert_same_bits, both, compiled, plain, problem, promises_bits
 from weftc.compiling import checked_spec
 from weftc.core.styles import CHOICES
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.verification.cases.inputs import FAMILIES, cases
 from weftc.verification.runs.runs import judge_of
 from weftc_runtime import RunError
 from weftc_runtime.data.results import Tiers
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 COMBINATIONS = [(name, scores) for name in NAMES for scores in CHOICES["scores"]]
 DTYPES = (torch.float64, torch.float32)
 

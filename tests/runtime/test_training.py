@@ -15,7 +15,7 @@ import weftc
 from planned_cases import compiled, plain, problem
 from weftc.cli import main
 from weftc.core.errors import InputError
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.variants import rotated
 from weftc_runtime import Model, RunError
 from weftc_runtime.freezing import KINDS, places
@@ -28,7 +28,7 @@ def layers_of(name: str) -> set[str]:
     return {head.weighting.kind for step in steps for sub in step.sublayers for head in getattr(sub, "heads", ())}
 
 
-SOFT = [entry.name for entry in catalogue() if not layers_of(entry.name) & set(DECIDING)]
+SOFT = [name for name in names("") if not layers_of(name) & set(DECIDING)]
 
 
 def slopes(model: Model, inputs: dict[str, Any]) -> tuple[dict[str, Tensor], list[Tensor | None]]:

@@ -14,6 +14,7 @@ import pytest
 
 import weftc
 from weftc.cli import main
+from weftc.files.locate import names
 from weftc.show.figures.pictures import PICTURES, available, picture
 from weftc.show.figures.saving import save
 from weftc.show.figures.subject import Subject, subject_of
@@ -21,7 +22,7 @@ from weftc.show.figures.watching import chosen_layers, leads, thinned
 from weftc.verification.cases.examples import settings as examples
 from weftc_runtime.format import program as ir
 
-NAMES = sorted(entry.name for entry in weftc.catalogue())
+NAMES = names("")
 POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [5.0, 5.0], [6.0, 5.0], [5.0, 7.0]])
 FEW = {"dims": {"k": 2}, "layers": 2}
 

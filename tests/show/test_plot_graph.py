@@ -12,12 +12,13 @@ import pytest
 import weftc
 from playing import Play
 from weftc.cli import main
+from weftc.files.locate import names
 from weftc.graph.build import build_graph
 from weftc.show.figures.graph_layout import LONGEST, Box, GraphLayout, layout
 from weftc.show.figures.graph_svg import svg
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(entry.name for entry in weftc.catalogue())
+NAMES = names("")
 SPACE = "{http://www.w3.org/2000/svg}"
 
 

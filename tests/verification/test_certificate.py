@@ -8,7 +8,7 @@ import pytest
 import weftc
 from agreement import default_dims
 from weftc.compiling import checked_spec
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.interpreter.interpreter import EvaluationError
 from weftc.interpreter.noise import draw
 from weftc.passes.finite_temperature import has_choices
@@ -17,7 +17,7 @@ from weftc.verification.cases.inputs import FAMILIES, cases
 from weftc.verification.steps.stepwise import Stepwise
 from weftc.verification.temperature.certificate import Certificate, Certifier
 
-CHOOSING = [e.name for e in catalogue() if has_choices(checked_spec(e.name))]
+CHOOSING = [name for name in names("") if has_choices(checked_spec(name))]
 SHARPNESS = (3.0, 1e2, 1e4, 1e6)
 
 

@@ -7,10 +7,10 @@ import pytest
 import weftc
 from agreement import default_dims
 from weftc.compiling import checked_spec
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.passes.finite_temperature import has_choices
 
-NAMES = [entry.name for entry in catalogue()]
+NAMES = names("")
 CHOOSING = [name for name in NAMES if has_choices(checked_spec(name))]
 # Offsets of softmax, sparsemax and normmax equal a mask up to exp(-2^61) only: no rule of the proof says so yet.
 TESTED = {"robust_kmeans", "robust_softmax", "trimmed_normmax"}

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints name and docstring of built-in specs, by subject."""
-    entries = Catalogue(entry for entry in catalogue(folders=True) if all(entry.fits(word) for word in options.words))
+    entries = Catalogue(entry for entry in catalogue() if all(entry.fits(word) for word in options.words))
     if not entries:
         raise UsageError(f"no built-in spec fits {printable(' '.join(options.words))}; weftc list names them all")
     listed = [{"name": e.name, "subject": e.subject, "doc": e.doc, "keywords": list(e.keywords)} for e in entries]

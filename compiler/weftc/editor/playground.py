@@ -27,12 +27,14 @@ from weftc.interpreter.environment import free, names_read
 from weftc.interpreter.interpreter import Advance, Interpreter
 from weftc.language.check.check import check
 from weftc.language.highlight import classified
+from weftc.language.parse.globals import SET as GLOBALS
 from weftc.language.parse.parse import parse
 
 Floats = NDArray[np.float64]
 Points = Sequence[Sequence[float]]
 PLANE = 2  # the page is flat: every vector that is drawn has two coordinates
 DEFAULT_SIZE = 3  # of a dimension that nobody has chosen yet
+UNDRAWN = 8  # tokens of an open set that nothing is drawn for
 MOST_PATTERN_CELLS = 40_000
 MOST_LAYERS = 200
 
@@ -92,10 +94,9 @@ def _given(checked: Checked) -> list[FieldType]:
 
 def _brushes(checked: Checked) -> list[FieldType]:
     """The inputs that points are drawn for: vectors as wide as the first, one brush each; else the first numbers."""
-    vectors = [one for one in _given(checked) if one.width is not None]
-    if vectors:
-        return [one for one in vectors if one.width == vectors[0].width]
-    return [one for one in _given(checked) if one.columns is None][:1]
+    given = [one for one in _given(checked) if one.kind != "symbol" and one.columns is None and one.home != GLOBALS]
+    vectors = [one for one in given if one.width is not None]
+    return [one for one in vectors if one.width == vectors[0].width] or given[:1]
 
 
 def _scalars(checked: Checked) -> list[FieldType]:
@@ -182,7 +183,9 @@ def _plain(
     checked: Checked, one: FieldType, counts: Mapping[str, int], dims: Mapping[str, int], given: Mapping[str, Floats]
 ) -> Floats:
     """A value for an input that has no brush: the drawn places for vectors, even shares for numbers."""
-    rows = counts.get(one.home, _size(checked, one.home, dims) or 0)
+    rows = counts.get(one.home, _size(checked, one.home, dims) or UNDRAWN)
+    if one.kind == "symbol":
+        return np.eye(len(one.symbols))[np.arange(rows) % len(one.symbols)]
     if one.width is not None:
         width = dims[one.width] if isinstance(one.width, str) else one.width
         places = next((given[b.name] for b in _brushes(checked) if b.home == one.home and b.width is not None), None)

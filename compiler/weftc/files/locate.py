@@ -21,7 +21,6 @@ SPEC_SUFFIX = ".weft"
 MODEL_SUFFIX = ".safetensors"
 STANDARD_INPUT = "-"
 OTHER = "other"
-PAPERS = "papers"  # the folder of the papers' printed constructions
 MOST_MEANT = 3  # specs that a word may stand for before they are better looked up
 KEYWORDS = re.compile(r"^# keywords: *(.*)$", re.M)  # a comment of the spec: other names of it, and words to find it by
 
@@ -70,50 +69,43 @@ class Catalogue(tuple[Entry, ...]):
         return display.html("catalogue", self)
 
 
-def names() -> tuple[str, ...]:
-    """The names of the built-in specs, sorted."""
-    found = (item.name for item in files("weftc.specs").iterdir())
-    return tuple(sorted(name.removesuffix(SPEC_SUFFIX) for name in found if name.endswith(SPEC_SUFFIX)))
-
-
 @cache
-def shelved() -> Mapping[str, str]:
-    """The built-in specs in folders of their own, sorted: name -> folder."""
-    folders = (item for item in files("weftc.specs").iterdir() if item.is_dir())
-    found = ((item.name, folder.name) for folder in folders for item in folder.iterdir())
+def _folders() -> Mapping[str, str]:
+    """The built-in specs, sorted: name -> folder, "" for those that lie in none."""
+    top = [item for item in files("weftc.specs").iterdir()]
+    found = [(item.name, "") for item in top if item.is_file()]
+    found += ((item.name, folder.name) for folder in top if folder.is_dir() for item in folder.iterdir())
     return dict(sorted((name.removesuffix(SPEC_SUFFIX), home) for name, home in found if name.endswith(SPEC_SUFFIX)))
+
+
+def names(folder: str | None = None) -> tuple[str, ...]:
+    """The names of the built-in specs, sorted: all, or those of one folder ("": those that lie in none)."""
+    return tuple(name for name, home in _folders().items() if folder in (None, home))
 
 
 def builtin(name: str) -> Source:
     """The text of a built-in spec."""
-    if name in shelved():
-        place = files("weftc.specs").joinpath(shelved()[name], name + SPEC_SUFFIX)
-        return Source(name, place.read_text(encoding="utf-8"))
-    if name not in names():
+    if name not in _folders():
         meant = _meant(name)
-        near = f"; did you mean '{meant[0]}'?" if meant else _suggest(name, (*names(), *shelved()))
+        near = f"; did you mean '{meant[0]}'?" if meant else _suggest(name, names())
         raise InputError(f"there is no built-in spec {printable(name)}{near}; see: weftc list")
-    text = files("weftc.specs").joinpath(name + SPEC_SUFFIX).read_text(encoding="utf-8")
-    return Source(name, text)
+    return Source(name, files("weftc.specs").joinpath(_folders()[name], name + SPEC_SUFFIX).read_text(encoding="utf-8"))
 
 
-def catalogue(folders: bool = False) -> Catalogue:
-    """Every built-in spec with its docstring; printed, a list by subject.
+def catalogue() -> Catalogue:
+    """Every built-in spec with its docstring; printed, a list by subject: its folder, else a common keyword."""
+    sources = {name: builtin(name) for name in names()}
+    shared = Counter(word for name in names("") for word in keywords(sources[name]))
 
-    `folders`: also those in folders of their own, but for the papers' printed constructions.
-    """
-    words = {name: keywords(builtin(name)) for name in names()}
-    shared = Counter(word for some in words.values() for word in some)
-    subjects = {name: max(some, key=lambda word: shared[word], default="") for name, some in words.items()}
-    subjects = {name: subject if shared[subject] > 1 else OTHER for name, subject in subjects.items()}
-    if folders:
-        subjects |= {name: folder for name, folder in shelved().items() if folder != PAPERS}
-    return Catalogue(_entry(name, subject) for name, subject in subjects.items())
+    def subject(name: str) -> str:
+        common = max(keywords(sources[name]), key=lambda word: shared[word], default="")
+        return _folders()[name] or (common if shared[common] > 1 else OTHER)
+
+    return Catalogue(_entry(source, subject(name)) for name, source in sources.items())
 
 
-def _entry(name: str, subject: str) -> Entry:
-    source = builtin(name)
-    return Entry(name, parse(source).doc, source, keywords(source), subject)
+def _entry(source: Source, subject: str) -> Entry:
+    return Entry(source.name, parse(source).doc, source, keywords(source), subject)
 
 
 def keywords(source: Source) -> tuple[str, ...]:
@@ -135,7 +127,7 @@ def find_spec(target: str) -> Source:
     """The spec a user means: a built-in name, or else the path of a file."""
     if is_model(target):
         raise InputError(f"{printable(target)} is a model; a spec is wanted here (a built-in name or a .weft file)")
-    if target in (*names(), *shelved()):
+    if target in names():
         return builtin(target)
     if target == STANDARD_INPUT:
         return read_standard_input()
@@ -177,13 +169,13 @@ def _missing(path: Path, target: str) -> str:
         return f"neither a built-in spec nor a file; weftc list {printable(target)} shows {len(meant)} that fit"
     if meant:
         return f"neither a built-in spec nor a file; did you mean {' or '.join(repr(name) for name in meant)}?"
-    near = _suggest(target, (*names(), *shelved(), *_siblings(path, SPEC_SUFFIX)))
+    near = _suggest(target, (*names(), *_siblings(path, SPEC_SUFFIX)))
     return f"neither a built-in spec nor a file{near or '; weftc list names the built-in ones'}"
 
 
 def _meant(word: str) -> list[str]:
     """The built-in specs that have a word among their keywords."""
-    return [name for name in (*names(), *shelved()) if _plain(word) in map(_plain, keywords(builtin(name)))]
+    return [name for name in names() if _plain(word) in map(_plain, keywords(builtin(name)))]
 
 
 def _siblings(path: Path, suffix: str) -> tuple[str, ...]:

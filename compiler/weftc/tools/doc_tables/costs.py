@@ -5,7 +5,7 @@ from __future__ import annotations
 from weftc.compiling import checked_spec, compile
 from weftc.core.errors import InputError, SpecError
 from weftc.emit.cost import program_cost
-from weftc.files.locate import catalogue, shelved
+from weftc.files.locate import names
 from weftc.show.style_effects import sizes
 
 STYLES: dict[str, dict[str, str]] = {
@@ -21,9 +21,9 @@ STYLES: dict[str, dict[str, str]] = {
 def costs() -> str:
     """Levels of attention, heads and feed-forwards of a layer, and columns of all streams; d = 2, k = 3."""
     lines = ["| spec | " + " | ".join(STYLES) + " |", "|---|" + ":-:|" * len(STYLES)]
-    for entry in catalogue():
-        cells = [_cell(entry.name, styles) for styles in STYLES.values()]
-        lines.append(f"| {entry.name} | " + " | ".join(cells) + " |")
+    for name in names(""):
+        cells = [_cell(name, styles) for styles in STYLES.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -40,7 +40,7 @@ def _cell(name: str, styles: dict[str, str]) -> str:
 def sequences() -> str:
     """What the sequence programs take: attention levels, heads, feed-forwards, columns, and all numbers."""
     lines = ["| program | levels | heads | feed-forwards | width | parameters |", "|---|:-:|:-:|:-:|:-:|:-:|"]
-    for name in (name for name, folder in shelved().items() if folder == "sequences"):
+    for name in names("sequences"):
         made = compile(checked_spec(name), {})
         cost = program_cost(made.program, made.tensors)
         numbers = cost.levels, cost.heads, cost.feed_forwards, cost.width, f"{cost.parameters:,}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from weftc.compiling import checked_spec, compile
 from weftc.core.errors import InputError, SpecError
 from weftc.core.styles import CHOICES
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.show.style_effects import sizes
 from weftc_runtime import RunError, load
 from weftc_runtime.machines.planned import layers_at_a_time
@@ -67,4 +67,4 @@ def machines(names: list[str]) -> str:
 
 if __name__ == "__main__":
     folders = [str(path) for folder in sys.argv[1:] for path in sorted(Path(folder).glob("*.weft"))]
-    print(machines(folders or [entry.name for entry in catalogue()]))
+    print(machines(folders or list(names(""))))

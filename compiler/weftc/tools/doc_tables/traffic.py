@@ -16,7 +16,7 @@ from torch import Tensor
 
 import weftc_runtime
 from weftc.compiling import checked_spec, compile
-from weftc.files.locate import catalogue
+from weftc.files.locate import names
 from weftc.show.style_effects import sizes
 from weftc.verification.cases.inputs import FAMILIES, Shape, draw
 from weftc_runtime.kernels.collective import Collective, ProcessGroup
@@ -92,13 +92,13 @@ def sent(name: str, rows: int, deterministic: bool = False) -> tuple[int, int]:
 def traffic() -> str:
     """Every built-in spec, with 64 centers and 16 columns, in float32."""
     lines = ["| spec | bytes of a layer | operations |", "|---|--:|--:|"]
-    for entry in catalogue():
+    for name in names(""):
         try:
-            found = a_layer(entry.name)
+            found = a_layer(name)
         except weftc_runtime.RunError as refusal:
-            lines.append(f"| {entry.name} | refused: {refusal} | |")
+            lines.append(f"| {name} | refused: {refusal} | |")
             continue
         each = f" + {found.a_row:.3g} a row" if found.a_row else ""
         total = f"{found.fixed:,}{each}" if found.operations else "nothing"
-        lines.append(f"| {entry.name} | {total} | {found.operations} |")
+        lines.append(f"| {name} | {total} | {found.operations} |")
     return "\n".join(lines)
