@@ -445,3 +445,14 @@ def test_a_trace_keeps_its_names_where_the_reference_goes_on() -> None:
     model = weftc.load(compile(WEIGHTED, {"d": 2, "k": 2}), backend="planned")
     found = model.trace(x=torch.zeros(1, 2), c=torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), layers=1)
     assert not [name for name in found if name.startswith("blocks.")]
+
+
+@pytest.mark.parametrize("spec", ["lloyd", "spherical_kmeans"])
+@pytest.mark.parametrize("power", [0, 300, -520])
+def test_the_best_score_has_the_bits_of_the_reference(spec: str, power: int) -> None:
+    made = compile(spec, {"d": 7, "k": 3})
+    given = {"x": torch.randn(40, 1, 7, dtype=torch.float64), "c": torch.randn(40, 3, 7, dtype=torch.float64)}
+    given = {name: torch.nn.functional.normalize(value, dim=-1) for name, value in given.items()}
+    given = given if spec == "spherical_kmeans" else {name: value * 2.0**power for name, value in given.items()}
+    found = [weftc.load(made, backend=name).objective(**given, layers=0) for name in ("planned", "reference")]
+    assert torch.equal(*found)

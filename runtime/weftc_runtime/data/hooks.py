@@ -54,6 +54,9 @@ class HookSite(nn.Identity):
     """Passes its input on; forward hooks on it may read and replace it."""
 
 
+_PASSES_ON = HookSite.forward
+
+
 class Named(nn.Module):
     """Modules and parameters by names of a program, whatever these are.
 
@@ -218,17 +221,20 @@ def listens(site: nn.Module) -> bool:
 def _is_heard(site: nn.Module) -> bool:
     own = site.__dict__
     hooked = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
-    return bool(hooked or type(site).forward is not nn.Identity.forward or "forward" in own)
+    return bool(hooked or type(site).forward is not _PASSES_ON or "forward" in own)
 
 
 def anyone_listens(roots: Iterable[nn.Module]) -> bool:
     """Whether anyone would notice a run, at some site below these modules. It is asked before every run."""
     left = list(roots)
     for module in left:  # which grows
+        own = module.__dict__
         if not isinstance(module, HookSite):
-            left += filter(None, module._modules.values())
-        elif _is_heard(module):
-            return True
+            left += filter(None, own["_modules"].values())
+        else:
+            hooked = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
+            if hooked or "forward" in own or type(module).forward is not _PASSES_ON:
+                return True
     return _everywhere()
 
 

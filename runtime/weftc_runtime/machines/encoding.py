@@ -53,6 +53,7 @@ from weftc_runtime.machines.native_code import (
     Row,
     SlotCode,
     StepGroup,
+    tally,
 )
 from weftc_runtime.machines.slot_rows import SlotRows
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan, SlotWrite, SublayerPlan
@@ -113,15 +114,9 @@ class Encoder:
             )
         code = self._code(slots)
         numbers = np.array(code.whole, dtype=np.int64), np.array(code.real, dtype=np.float64)
-        chooses, told = [each.name == "choose" for each in parts[2]], [each.path != "" for each in parts[2]]
-        return Encoded(
-            *parts,
-            tuple(ends),
-            layers,
-            *numbers,
-            np.array(chooses, dtype=bool),
-            np.array(told, dtype=bool),
-        )
+        each = len(ends) // layers  # sub-layers
+        counted = tally(parts[2], ends[each - 1 :: each] if each else [])
+        return Encoded(*parts, tuple(ends), layers, *numbers, counted)
 
     def _check_lazies(self) -> None:
         """What the rows of lazy slots are made from, on their own side, must stay."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import frexp
 
 import torch
 
@@ -14,6 +15,7 @@ from weftc_runtime.machines.dataflow import Dataflow
 from weftc_runtime.machines.head_task import HeadTask, classes
 from weftc_runtime.machines.heads_segment import classes_of, grouping_of
 from weftc_runtime.machines.native_code import (
+    BEST,
     CHOOSE,
     DENSE,
     GATHER,
@@ -55,6 +57,8 @@ class HeadEncoder:
             self.instructions.append(Instruction("map", text, code))
         elif plan.head.weighting.kind == "argmax":
             self.choose(plan, -1, out, path)
+        elif plan.strategy == "best":
+            self._best(plan, out)
         elif plan.head.weighting.kind in RANKED and not plan.head.masks:
             everyone = Code()
             everyone.add(-1, 0, True)
@@ -83,6 +87,22 @@ class HeadEncoder:
         code.join(score)
         code.rows(self.rows.values(head, narrow) if out >= 0 else [])
         self._note("choose", plan, code, path)
+
+    def _best(self, plan: HeadPlan, out: int) -> None:
+        """The best score, with the bits that the reference gives it."""
+        head, narrow = plan.head, self.flow.prepared.head(plan.head)
+        score, stored, _, noise = self.rows.score(head, narrow)
+        factors = [
+            float(narrow.weights[p.coefficient]) for p in narrow.head.score.parts if p.kind == "dot" and p.coefficient
+        ]
+        if noise or not stored or any(abs(frexp(factor)[0]) != 0.5 for factor in factors):
+            raise Uncovered(f"head {head.name} has the best of computed numbers")
+        code = Code()
+        code.add(BEST, self.flow.order[head.query], self.flow.order[head.keys], out)
+        code.add(len(narrow.writes), plan.uniform_query)
+        code.join(score)
+        code.real.extend(table(narrow.weights["value"])[:, 0].tolist())
+        self.instructions.append(Instruction("best", f"{head.name}: max of {head.keys}, {plan.why}", code))
 
     def _is_searched(self, plan: HeadPlan, narrow: NarrowHead) -> bool:
         """Whether the certified search serves: many queries as they are stored, a distance or an inner product."""

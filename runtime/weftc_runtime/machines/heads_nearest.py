@@ -17,7 +17,7 @@ from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.decide import decide
 from weftc_runtime.exact.rational import Choice
-from weftc_runtime.exact.rows import Rows, blocks
+from weftc_runtime.exact.rows import Rows, all_finite, blocks
 from weftc_runtime.exact.sums import exact_sum
 from weftc_runtime.kernels.minima import block_rows, even
 from weftc_runtime.kernels.native.library import library
@@ -29,7 +29,7 @@ from weftc_runtime.machines.search_groups import GroupSearch
 from weftc_runtime.machines.stored import Stored, stored
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot
 from weftc_runtime.plan.structure import table
-from weftc_runtime.reference.scores import SAFE, Scorer
+from weftc_runtime.reference.scores import FEW, SAFE, Scorer, in_order
 from weftc_runtime.threads import cores, each
 
 SETTLED = 1 << 20  # scores settled at a time
@@ -346,8 +346,12 @@ def _ready(call: HeadTask, kind: str, size: int) -> Queries:
 
 def best_head(call: HeadTask) -> HeadOutput:
     """The best score of every query: the reference's own number for the best key."""
+    narrow = call.narrow
+    if call.groups is None and call.queries * len(call.keys) * len(narrow.keys.columns) <= FEW:
+        scores = _scorer(call, call.rows, ordered=True).values(slice(0, call.queries))
+        return _valued(call, scores.amax(1))
     found = _search(call, 0.0) if call.groups is None else _found_in_groups(call, call.groups)
-    narrow, index = call.narrow, found.index.to(torch.int64)
+    index = found.index.to(torch.int64)
     index = index if call.groups is None else _counted_on(call, call.groups, index)
     number = torch.empty(call.queries, dtype=torch.float64, device=call.device)
 
@@ -361,9 +365,14 @@ def best_head(call: HeadTask) -> HeadOutput:
     else:
         for rows in _open(call, found):
             number[rows] = _scorer(call, rows, ordered=True).values(slice(0, len(rows))).amax(1)
-    if not bool(torch.isfinite(number).all()):
+    return _valued(call, number)
+
+
+def _valued(call: HeadTask, number: Tensor) -> HeadOutput:
+    """What a head adds that gives a number to every query."""
+    if not all_finite(number):
         raise Uncovered("a score overflows")
-    return HeadOutput(narrow.weights.linear(number[:, None], "value"))
+    return HeadOutput(call.narrow.weights.linear(number[:, None], "value"))
 
 
 def _paired(call: HeadTask, rows: slice, index: Tensor) -> Tensor:
@@ -373,9 +382,7 @@ def _paired(call: HeadTask, rows: slice, index: Tensor) -> Tensor:
     total = torch.zeros(len(query), dtype=torch.float64, device=call.device)
     for part in narrow.head.score.parts:
         q, k = narrow.weights.linear(query, part.q), narrow.weights.linear(keys, part.k)[index]
-        raw = torch.zeros_like(total)
-        for a, b in zip(q.T, k.T, strict=True):
-            raw += (a - b).square() if part.kind == "l2" else a * b
+        raw = in_order(q, k, part.kind == "l2") if q.shape[1] else torch.zeros_like(total)
         if part.coefficient is not None:
             raw = raw * narrow.weights[part.coefficient]
         total = total + raw

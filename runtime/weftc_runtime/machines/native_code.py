@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +14,7 @@ from weftc_runtime.plan.instructions import AttendPlan, HeadPlan, SlotWrite
 
 VERSION = 1  # CODE_VERSION of machine.cpp
 DENSE, UNIFORM, INDEX, LAZY, NOISE, IDENTITY = range(6)
-MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ, OWN, KEPT_SOFT = range(1, 12)
+MAP, WRITE, CHOOSE, GATHER, RANK, SOFT, MAKE_LAZY, MEMBER_SOFT, MAP_WHEN_READ, OWN, KEPT_SOFT, BEST = range(1, 13)
 BLOCKED = ("sparse", "deferred")  # forms of what a feed-forward makes when it is read
 RANKED = ("top", "normmax", "sparsemax")
 KINDS = {"softmax": 0, "exp": 1, "sum": 2, "normalize": 3, "lse": 4, "max": 5}
@@ -71,7 +72,11 @@ class Instruction:
     text: str
     code: Code
     head: HeadPlan | None = None
-    path: str = ""  # of the head in reports
+    path: str = ""  # of the head in reports, which count its rows
+
+    @property
+    def chooses(self) -> bool:
+        return self.name == "choose"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,19 @@ class Encoded:
     layers: int  # whose instructions these are: of one, or, where each has weights of its own, of all
     whole: npt.NDArray[np.int64]  # what the machine reads: see `Code`
     real: npt.NDArray[np.float64]
-    chooses: npt.NDArray[np.bool_]  # by instruction
-    told: npt.NDArray[np.bool_]  # by instruction: whether reports count its rows
+    tally: npt.NDArray[np.int64]  # rows settled in float64, exactly, and all, by instruction -> rows by tier and layer
 
     def __str__(self) -> str:
         return "\n".join(f"{each.name:<10} {each.text}" for each in self.instructions)
+
+
+def tally(instructions: Sequence[Instruction], ends: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The matrix that counts the rows of each layer by tier; `ends`: how many instructions there are up to its end."""
+    found = np.zeros((len(instructions), 3, len(ends), 3), dtype=np.int64)
+    for at, instruction in enumerate(instructions):
+        if instruction.path:
+            layer = bisect_right(ends, at)
+            found[at, 0, layer, 0] = found[at, 1, layer, 1] = 1
+            if instruction.chooses:  # all others were settled fast
+                found[at, :, layer, 2] = (-1, -1, 1)
+    return found.reshape(len(instructions) * 3, -1)

@@ -6,10 +6,10 @@ cannot settle exactly are settled here, from its slots as they are; it then goes
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from ctypes import addressof, c_double, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass, field
-from itertools import pairwise
+from math import nan
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -77,7 +77,7 @@ def encoded(engine: PlannedBackend, problem: Problem, part: StepGroup | None = N
     return found
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False)
 class KeptStore:
     """Exponentials that a run keeps, from call to call."""
 
@@ -86,16 +86,17 @@ class KeptStore:
 
     @classmethod
     def of(cls, kernels: Library, problems: int, costs: int) -> KeptStore:
-        made = cls(kernels, kernels.store(problems, costs, heads_kept.REACH, heads_kept.MEMORY))
-        weakref.finalize(made, kernels.free_store, made.handle)
-        return made
+        return cls(kernels, kernels.store(problems, costs, heads_kept.REACH, heads_kept.MEMORY))
+
+    def __del__(self) -> None:
+        self.kernels.free_store(self.handle)
 
     def counts(self) -> list[int]:
         """Matrices that were made, passes over them; how many there are, and their bytes."""
         return self.kernels.counts(self.handle)
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False)
 class NativeMachine:
     """The layers of a state."""
 
@@ -143,38 +144,39 @@ class NativeMachine:
         return len(next(iter(self.starts.values()))) - 1
 
     def _bind(self, base: int, seeds: Sequence[int]) -> None:
-        written, problems, state = self.plan.written, self.problems, cast(dict[str, Residual], self.problem.residuals)
-        pointers = np.zeros((len(self.plan.slots), 4), dtype=np.uint64)
-        peaks = np.full(len(self.plan.slots), np.nan)
+        plan, problems, state = self.plan, self.problems, cast(dict[str, Residual], self.problem.residuals)
         cache = self.engine.cache.setdefault(self.problem.number, {})
         known = cache.get("peaks", {}) if problems == 1 else {}
         if costs := self.engine.prepared.plan.costs:
             self.store = cache.setdefault("kept", None) or KeptStore.of(self.kernels, problems, costs)
             cache["kept"] = self.store
-        for number, slot in enumerate(self.plan.slots):
-            if slot.kind in MADE:
-                self._arrays.append((None, None, None))
-                continue
-            residual = state[slot.place[0]]
-            held = residual.stored.get(slot.place[1])
-            given = None if held is None else self._given(slot, held, len(residual))
-            tokens = problems if slot.kind == UNIFORM else len(residual)
-            changes = slot.place in written or slot.role == "derived"
-            arrays = (given, *(_rooms(slot, tokens) if changes else (None, None)))
-            self._arrays.append(arrays)
-            pointers[number, :3] = [0 if array is None else address(array) for array in arrays]
+        pointers, peaks = list[int](), list[float]()
+        for slot in plan.slots:
+            given = one = other = None
+            if slot.kind not in MADE:
+                residual = state[slot.place[0]]
+                held = residual.stored.get(slot.place[1])
+                given = None if held is None else self._given(slot, held, len(residual))
+                if slot.place in plan.written or slot.role == "derived":
+                    one, other = _rooms(slot, problems if slot.kind == UNIFORM else len(residual))
+            self._arrays.append((given, one, other))
+            pointers.extend([0 if array is None else address(array) for array in (given, one, other)])
+            pointers.append(0)
+            peak = None
             if known and given is not None and slot.kind == DENSE:
                 peak = known.get((given.data_ptr(), tuple(given.shape), given.stride()))
-                peaks[number] = np.nan if peak is None else peak[0]
-        where = [np.array(self.starts[stream.name], dtype=np.int64) for stream in self.engine.program.streams]
-        begins = np.array([each.ctypes.data for each in where], dtype=np.uint64)
-        drawn = np.array(list(seeds), dtype=np.uint64)
-        lists = (self.plan.whole.ctypes.data, self.plan.real.ctypes.data, pointers.ctypes.data, peaks.ctypes.data)
-        more = (problems, begins.ctypes.data, drawn.ctypes.data, self.engine.dtype == torch.float32, cores(), base)
+            peaks.append(nan if peak is None else peak[0])
+        starts = [(c_int64 * (problems + 1))(*self.starts[stream.name]) for stream in self.engine.program.streams]
+        begins = (c_void_p * len(starts))(*map(addressof, starts))
+        lists = (c_uint64 * len(pointers))(*pointers), (c_double * len(peaks))(*peaks)
+        more = (problems, begins, (c_uint64 * problems)(*seeds), self.engine.dtype == torch.float32, cores(), base)
         store = None if self.store is None else self.store.handle
-        self._handle = self.kernels.machine(*lists, *more, store)
-        weakref.finalize(self, self.kernels.free_machine, self._handle)
+        self._handle = self.kernels.machine(plan.whole.ctypes.data, plan.real.ctypes.data, *lists, *more, store)
         self._work = self._scores()
+
+    def __del__(self) -> None:
+        if self._handle:
+            self.kernels.free_machine(self._handle)
 
     def _given(self, slot: SlotCode, held: SlotValue, tokens: int) -> Tensor | None:
         """What a slot holds, as the machine holds it."""
@@ -323,17 +325,12 @@ class NativeMachine:
         """Counts the rows of every tier, by head and by layer."""
         counts = np.zeros((self._done, len(self.plan.instructions), 3), dtype=np.int64)
         self.kernels.tiers(self._handle, self._done, counts.ctypes.data)
-        counts *= self.plan.told[:, None]
-        ran = counts.sum(0).sum(1).tolist()
-        counts[..., 2] = (counts[..., 2] - counts[..., 0] - counts[..., 1]) * self.plan.chooses  # those settled fast
-        for at, (bound, exact, fast) in enumerate(counts.sum(0).tolist()):
-            if ran[at]:
-                path = self.plan.instructions[at].path
-                self.tiers.setdefault(path, Tiers()).include(Tiers(bound=bound, exact=exact, fast=fast))
-        each = len(self.plan.ends) // self.plan.layers  # sub-layers
-        ends = [0, *(self.plan.ends[each * layer - 1] for layer in range(1, self.plan.layers + 1))]
-        by_layer = np.stack([counts[:, first:last].sum(1) for first, last in pairwise(ends)], 1).reshape(-1, 3)
-        self.settled += [Tiers(bound=bound, exact=exact, fast=fast) for bound, exact, fast in by_layer.tolist()]
+        for instruction, (bound, exact, ran) in zip(self.plan.instructions, counts.sum(0).tolist(), strict=True):
+            if instruction.path and (bound or exact or ran):
+                fast = ran - bound - exact if instruction.chooses else 0
+                self.tiers.setdefault(instruction.path, Tiers()).include(Tiers(bound=bound, exact=exact, fast=fast))
+        by_layer = (counts.reshape(self._done, len(self.plan.tally)) @ self.plan.tally).reshape(-1, 3).tolist()
+        self.settled += [Tiers(bound=bound, exact=exact, fast=fast) for bound, exact, fast in by_layer]
 
     def slots(self) -> dict[str, dict[str, SlotValue]]:
         """The slots that the layers have written."""

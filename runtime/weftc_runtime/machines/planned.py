@@ -370,7 +370,7 @@ class PlannedBackend:
         if self.tap is not None or self._followed or path == "prelude" or self.program.noises or self.deterministic:
             return False
         attends = [plan for plan in plans if isinstance(plan, AttendPlan)]
-        soft = any(head.strategy == "stream" for attend in attends for head in attend.heads)
+        soft = any(head.strategy in ("stream", "best") for attend in attends for head in attend.heads)
         whole = all(write.form != "deferred" for attend in attends for write in attend.slots)
         return soft and whole and self.collective.size == 1
 

@@ -632,6 +632,7 @@ static std::unique_ptr<Instruction> make(Code& code) {
     case 8: return make_member_soft(code);
     case 9: return std::make_unique<MapWhenRead>(code);
     case 11: return make_kept(code);
+    case 12: return make_best(code);
     default: return std::make_unique<Own>(code);
   }
 }

@@ -311,6 +311,7 @@ struct Machine {
 
 std::unique_ptr<Instruction> make_choose(Code& code);
 std::unique_ptr<Instruction> make_rank(Code& code);
+std::unique_ptr<Instruction> make_best(Code& code);
 std::unique_ptr<Instruction> make_gather(Code& code);
 std::unique_ptr<Instruction> make_soft(Code& code);
 std::unique_ptr<Instruction> make_kept(Code& code);

@@ -1,5 +1,5 @@
 // Rankings among all keys, or those that a stored index names: the best N, the best P percent, the supports of normmax and
-// sparsemax.
+// sparsemax; and the best score alone.
 //
 // Compiled without contraction: scores, and weights of sparsemax, have the bits of the reference.
 
@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t TOGETHER = 1 << 19, TILE = 32;  // scores, and queries, that are looked at together
 constexpr size_t FEW = 32;             // of the best are found without sorting
+constexpr double SMALLEST = 0x1p-480;  // the reference scales by powers of two where all features are smaller
 
 enum Ranking { COUNT, PERCENT, NORMMAX, SPARSEMAX };
 
@@ -346,8 +347,59 @@ struct Rank : Instruction {
   };
 };
 
+// The best score of every query, times a number for each column.
+struct Best : Instruction {
+  int32_t query, keys, out;
+  bool once;
+  Score score;
+  std::vector<double> factor;
+
+  explicit Best(Code& code) {
+    query = (int32_t)code.next(), keys = (int32_t)code.next(), out = (int32_t)code.next();
+    factor.resize(code.next()), once = code.next();
+    score = Score(code);
+    for (double& each : factor) each = code.number();
+  }
+
+  Outcome run(Problem& problem, Team& team) const override {
+    const int64_t queries = rows_of(problem, query, once), many = problem.tokens[keys], writes = (int64_t)factor.size();
+    Side side;
+    problem.side(problem.worker(0), score, false, many, side);
+    double peak = 0;
+    for (double each : side.number) peak = std::max(peak, std::fabs(each));
+    if (!(peak > SMALLEST)) return LAYER;  // squares may vanish
+    std::vector<double>& to = problem.outs[out];
+    to.assign(queries * writes, 0.0);
+    std::atomic<bool> good{true};
+    const bool whole = team.ranges(queries, many * LANES > 1 << 16 ? LANES : 16 * LANES, [&](int64_t first, int64_t last, int who) {
+      Worker& worker = problem.worker(who);
+      Lanes lanes(worker, score.features);
+      for (int64_t at = first; at < last; at += LANES) {
+        const Block block = problem.block(at, last);
+        problem.features(worker, block, score, true, lanes.data());
+        Lane found, best;
+        bounded(score, side.row(0), false, lanes.data(), best.v, nullptr);
+        for (int64_t k = 1; k < many; k++) {
+          bounded(score, side.row(k), false, lanes.data(), found.v, nullptr);
+          for (int i = 0; i < LANES / 8; i++) {
+            Eight &most = best.eights()[i], next = found.eights()[i];
+            most = next <= most ? most : next;
+          }
+        }
+        for (int e = 0; e < block.many; e++) {
+          if (!std::isfinite(best.v[e])) good = false;
+          for (int64_t w = 0; w < writes; w++) to[(at + e) * writes + w] = best.v[e] * factor[w];
+        }
+      }
+    });
+    if (!whole) return MEMORY;
+    return good ? GOING : LAYER;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Instruction> make_rank(Code& code) { return std::make_unique<Rank>(code); }
+std::unique_ptr<Instruction> make_best(Code& code) { return std::make_unique<Best>(code); }
 
 }  // namespace weftc
