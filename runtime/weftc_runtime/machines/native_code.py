@@ -135,4 +135,4 @@ def tally(instructions: Sequence[Instruction], ends: Sequence[int]) -> npt.NDArr
             found[at, 0, layer, 0] = found[at, 1, layer, 1] = 1
             if instruction.chooses:  # all others were settled fast
                 found[at, :, layer, 2] = (-1, -1, 1)
-    return found.reshape(len(instructions) * 3, -1)
+    return found.reshape(len(instructions) * 3, len(ends) * 3)
