@@ -130,7 +130,7 @@ class Judge:
 
     def truth(self, made: Checkpoint) -> Truth | None:
         """What the spec in a file means; None where it is no spec."""
-        styles = Styles.read(dict(made.program.options))
+        styles = Styles.read(made.program.options)
         key = (made.spec_text, tuple(made.dims.items()), tuple(made.params.items()), str(styles), _depth(made))
         if key not in self.known:
             if len(self.known) > 400:
@@ -165,7 +165,7 @@ SKIPPED: Any = object()
 
 def _depth(made: Checkpoint) -> int:
     """How many layers to run: as many as there are, of those that each have weights of their own."""
-    return min(max(made.program.layers, 1), 3) if made.program.options.get("weights") == "unrolled" else LAYERS
+    return min(max(made.program.layers, 1), 3) if made.program.unrolled else LAYERS
 
 
 def _found(made: Checkpoint, case: Case, noise: Mapping[str, Any], layers: int) -> Any:
@@ -280,9 +280,7 @@ class Campaign:
             counts["refused by the reader"] += 1
             return
         try:
-            checked = at_temperature(
-                check(parse(Source("spec", made.spec_text))), Styles.read(dict(made.program.options))
-            )
+            checked = at_temperature(check(parse(Source("spec", made.spec_text))), Styles.read(made.program.options))
             bind(checked, made.dims, made.params)
         except WeftError:
             counts["no spec, or a style that there is not"] += 1

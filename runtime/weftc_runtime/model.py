@@ -41,7 +41,7 @@ from weftc_runtime.machines.devices import Placement
 from weftc_runtime.machines.lost_digits import lost_digits
 from weftc_runtime.machines.planned import PlannedBackend
 from weftc_runtime.machines.planned_program import PlannedProgram
-from weftc_runtime.machines.run import Run, Sites, is_unrolled
+from weftc_runtime.machines.run import Run, Sites
 from weftc_runtime.machines.saved_run import SavedRun, fingerprint, identity_of
 from weftc_runtime.machines.sharded import refuse_what_cannot_be_shared
 from weftc_runtime.patching import Cache, Names, Replacement, caching, patched, site_names
@@ -330,7 +330,7 @@ class Model(nn.Module):
         """One layer from stored fields. Fields that nothing has set yet may be absent; random fields are drawn anew."""
         if not isinstance(layer, int | np.integer) or isinstance(layer, bool) or layer < 0:
             raise RunError(f"layer is {layer!r}; layers are counted from 0")
-        if is_unrolled(self.program) and layer >= self.program.layers:
+        if self.program.unrolled and layer >= self.program.layers:
             raise RunError(f"layer is {layer}, but the weights are unrolled for {self.program.layers} layers")
         for item in self.program.inputs:
             if item.slot not in fields:
@@ -523,7 +523,7 @@ class Model(nn.Module):
         for name, value in (("layers", layers), ("limit", limit)):
             if value is not None and (not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0):
                 raise RunError(f"{name} is {value!r}; it must be a whole number, at least 0")
-        fixed = self.program.layers if is_unrolled(self.program) else None
+        fixed = self.program.layers if self.program.unrolled else None
         if until_stable:
             if layers is not None:
                 raise RunError("give `layers` or `until_stable`, not both")
@@ -579,7 +579,7 @@ class Model(nn.Module):
         backend = "planned" if isinstance(run.engine, PlannedBackend) else "reference"
         backend = "gradients" if isinstance(run.engine, gradients.SoftGradients) else backend
         warnings = short_leads(self.program, run.engine.leads)
-        for problem in run.problems[:1] if self.program.options.get("scores") == "dot" else ():
+        for problem in run.problems[:1] if self.program.dot_scores else ():
             warnings += lost_digits(self.program, self._tensors(), partial(run.read, problem))
         ran, settled = (tuple(run.layers), tuple(run.stable)), tuple(run.settled)
         where = self._place().told(run.engine.prepared.plan if isinstance(run.engine, PlannedBackend) else None)

@@ -55,7 +55,7 @@ def caching(model: Model, names: Names = None) -> Iterator[Cache]:
     """Keeps the activations of the runs inside."""
     wanted = _chosen(names)
     cache, visits = Cache(), dict[str, int]()
-    each = len(model.blocks) // model.program.layers if unrolled(model.program) else 0
+    each = len(model.blocks) // model.program.layers if model.program.unrolled else 0
 
     def keep(site: str, _site: nn.Module, _given: Any, seen: Tensor) -> None:
         name = site
@@ -86,11 +86,6 @@ def patched(model: Model, edits: Mapping[str | tuple[str, str], Replacement], se
                 for site, change in _along(model, *name, edit):
                     stack.callback(_listen(site, change))
         yield
-
-
-def unrolled(program: Program) -> bool:
-    """Whether every layer has weights of its own."""
-    return program.options.get("weights") == "unrolled"
 
 
 def _listen(site: nn.Module, edit: Edit) -> Callable[[], None]:
@@ -209,10 +204,7 @@ def _streams(model: Model, name: str, place: _Place) -> tuple[str, str]:
 def _steps(program: Program, phase: int) -> tuple[ProgramStep, ...]:
     if phase == 0:
         return program.prelude
-    if not unrolled(program):
-        return program.layer
-    each = len(program.layer) // program.layers
-    return program.layer[(phase - 1) * each : phase * each]
+    return program.steps_of(phase - 1)
 
 
 def carries(program: Program, stream: str, start: _Place, end: _Place) -> Iterator[str]:

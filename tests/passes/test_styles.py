@@ -102,7 +102,7 @@ def test_defaults_are_first_and_recorded() -> None:
     made = weftc.compile("lloyd", {"d": 2, "k": 3})
     assert {name: made.program.options[name] for name in CHOICES} == {name: v[0] for name, v in CHOICES.items()}
     assert "sharpness" not in made.program.options
-    assert Styles.read(dict(made.program.options)) == Styles()
+    assert Styles.read(made.program.options) == Styles()
 
 
 def test_what_does_not_go_together_is_refused() -> None:

@@ -107,7 +107,7 @@ def compiled(name: str, styles: Mapping[str, Any]) -> tuple[Checked, Checkpoint]
         made = compile(checked, default_dims(checked, count=2), **styles)
     except (InputError, SpecError):
         return None
-    return at_temperature(checked, Styles.read(dict(made.program.options))), made
+    return at_temperature(checked, Styles.read(made.program.options)), made
 
 
 def judged(checked: Checked, made: Checkpoint, case: Case) -> Iterator[tuple[str, Any, Any]]:
@@ -119,7 +119,7 @@ def judged(checked: Checked, made: Checkpoint, case: Case) -> Iterator[tuple[str
     noise = {name: [one[name] for one in drawn] for name in drawn[0]} if drawn else {}
     executor = Executor(made)
     run = executor.start(case.inputs, noise)
-    layers = min(case.layers, made.program.layers if made.program.options.get("weights") == "unrolled" else 2)
+    layers = min(case.layers, made.program.layers if made.program.unrolled else 2)
     for index in range(layers):
         run = executor.resume(run, fields)
         executor.layer(run, index)

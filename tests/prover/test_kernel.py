@@ -53,7 +53,7 @@ from weftc_runtime import Checkpoint
 
 def meant(made: Checkpoint) -> Checked:
     """The spec that a file stands for."""
-    return at_temperature(check(parse(Source("spec", made.spec_text))), Styles.read(dict(made.program.options)))
+    return at_temperature(check(parse(Source("spec", made.spec_text))), Styles.read(made.program.options))
 
 
 # ---- rules on terms made at random -----------------------------------------------------------------------------------

@@ -52,9 +52,8 @@ class _Words:
 
     def program(self, program: Program) -> Program:
         basis = {self.sets[name]: self.tensors[tensor] for name, tensor in program.basis.items()}
-        unrolled = program.options.get("weights") == "unrolled"
         renamed: Program = self.part(program, "")
-        return replace(renamed, basis=basis, options={"weights": "unrolled"} if unrolled else {})
+        return replace(renamed, basis=basis, options={"weights": "unrolled"} if program.unrolled else {})
 
     def part(self, item: Any, home: str) -> Any:
         """Any part of a program, renamed. `home` is the set whose slots it names."""

@@ -80,11 +80,8 @@ def operations(program: Program, tensors: Mapping[str, npt.NDArray[np.float64]],
 
     yield from made("embedding", derived.first())
     yield from run("prelude", program.prelude)
-    unrolled = program.options.get("weights") == "unrolled"
-    each = len(program.layer) // max(program.layers, 1)
     for layer in range(layers):
         yield from (Operation(f"layers.{layer}.noise.{one.name}", one, layer) for one in program.noises)
         yield from made(f"layers.{layer}.noise", derived.after([(one.stream, one.slot) for one in program.noises]))
-        own = program.layer[layer * each : (layer + 1) * each] if unrolled else program.layer
-        yield from run(f"layers.{layer}.blocks", own)
+        yield from run(f"layers.{layer}.blocks", program.steps_of(layer))
     yield from run("readout", program.readout)

@@ -90,7 +90,7 @@ def _idle(checked: Checked, chosen: Settings, made: Checkpoint) -> list[str]:
             continue
         kept = {n: v for n, v in chosen.styles.items() if n not in (name, "data", "sharpness")}
         if kept.get("hardmax") == "softmax":
-            kept["sharpness"] = float(made.program.options["sharpness"])
+            kept["sharpness"] = Styles.read(made.program.options).sharpness
         plain = compile_target(Target(checked), Settings(chosen.dims, chosen.params, chosen.layers, kept))
         if same(made, plain):
             idle.append(f"{name}={value}")
@@ -103,8 +103,6 @@ def account(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
 
     program = checkpoint.program
     cost = program_cost(program, checkpoint.tensors)
-    unrolled = program.options.get("weights") == "unrolled"
-    layer = program.layer[: len(program.layer) // program.layers] if unrolled and program.layers else program.layer
     return {
         "ok": True,
         "file": str(path),
@@ -118,7 +116,7 @@ def account(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
         "streams": [_stream(stream) for stream in program.streams],
         "heads": cost.heads,
         "ffns": cost.feed_forwards,
-        "steps": len(layer),
+        "steps": len(program.steps_of(0)),
         "cost": cost.as_data,
     }
 

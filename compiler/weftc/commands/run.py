@@ -202,8 +202,8 @@ def _depth(options: argparse.Namespace, target: Target, program: Program) -> dic
     if options.layers is not None:
         return {"layers": options.layers}
     written = target.checked.spec.repeat
-    asked = target.checkpoint is not None and program.options.get("layers") == "asked"  # by whoever compiled it
-    if asked or program.options.get("weights") == "unrolled":
+    asked = target.checkpoint is not None and program.depth_asked  # by whoever compiled it
+    if asked or program.unrolled:
         written = program.layers
     if written is not None and not options.until_stable and options.limit is None:
         return {"layers": written}

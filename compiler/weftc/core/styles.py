@@ -26,6 +26,7 @@ weights  shared   one set of weights for every layer; the model runs any number 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -77,7 +78,7 @@ class Styles:
         return {f.name: str(getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) is not None}
 
     @classmethod
-    def read(cls, options: dict[str, str]) -> Styles:
+    def read(cls, options: Mapping[str, str]) -> Styles:
         """The choices of a checkpoint."""
         chosen: dict[str, object] = {name: options[name] for name in CHOICES if name in options}
         if options.get("sharpness", "auto") != "auto":

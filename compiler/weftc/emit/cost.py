@@ -38,9 +38,7 @@ class ProgramCost:
 
 def program_cost(program: Program, tensors: Mapping[str, Array]) -> ProgramCost:
     """The cost of one layer of a program; of unrolled weights, of the first."""
-    unrolled = program.options.get("weights") == "unrolled" and program.layers
-    layer = program.layer[: len(program.layer) // program.layers] if unrolled else program.layer
-    parts = [part for step in layer for part in step.sublayers]
+    parts = [part for step in program.steps_of(0) for part in step.sublayers]
     heads = [len(part.heads) for part in parts if isinstance(part, Attend)]
     return ProgramCost(
         sum(1 for found in heads if found),

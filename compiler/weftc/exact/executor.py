@@ -188,13 +188,9 @@ class Executor:
 
     def steps(self, index: int) -> tuple[ProgramStep, ...]:
         """The steps of one layer."""
-        steps = self.program.layer
-        if self.program.options.get("weights") != "unrolled":
-            return steps
-        if index >= self.program.layers:
+        if self.program.unrolled and index >= self.program.layers:
             raise NoValue(f"the file has {self.program.layers} layers, each with weights of its own")
-        each = len(steps) // self.program.layers
-        return steps[index * each : (index + 1) * each]
+        return self.program.steps_of(index)
 
     def refill(self, run: Execution, index: int) -> None:
         """Random fields as they are given for a layer."""

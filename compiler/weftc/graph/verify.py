@@ -47,15 +47,20 @@ def _typed(graph: Graph, node: Node) -> None:
             _need(version.op in VERSIONS, node, "reads what is no field")
             _need(isinstance(axes, tuple), node, "names no tokens")
             assert isinstance(axes, tuple)
-            homes = [a.set for a in version.shape.axes]
-            _need([a.set for a in axes] == homes, node, "reads a field at tokens of other sets")
+            held, asked = [[a.set for a in of] for of in (version.shape.axes, axes)]
+            _need(asked[: len(held)] == held[: len(asked)], node, "reads a field at tokens of other sets")
+            at = (
+                graph.checked.sets[name] for name in (*held[len(asked) :], *asked[len(held) :])
+            )  # coordinates, if any
+            widths = [w for w in (version.shape.width, node.shape.width) if w is not None]
+            _need([*at] == widths[: len(held) != len(asked)], node, "reads coordinates that its field has not")
         case "affine":
             _need(len(node.coefficients) == len(node.operands), node, "has not one coefficient for each operand")
             _need(len({w for w in widths if w is not None}) <= 1, node, "adds vectors of different widths")
         case "product" if node.detail == "times":
             _need(sum(w is not None for w in widths) <= 1, node, "multiplies two vectors")
         case "quotient":
-            _need(widths[1] is None, node, "divides by a vector")
+            _need(widths[1] in (None, widths[0]), node, "divides by a vector of another width")
         case "weighting" | "reduce":
             detail = node.detail
             assert isinstance(detail, Weighing | Reduction)

@@ -84,7 +84,7 @@ def export(
         styles = {**ORDINARY, **styles}
     checkpoint = _checkpoint(target, dims, params, layers, styles)
     depth = checkpoint.program.layers if layers is None else layers
-    if checkpoint.program.options.get("weights") == "unrolled" and depth != checkpoint.program.layers:
+    if checkpoint.program.unrolled and depth != checkpoint.program.layers:
         raise InputError(
             f"this model has {checkpoint.program.layers} layers, each with weights of its own, not {depth}"
         )
@@ -149,10 +149,10 @@ def about(checkpoint: Checkpoint, layers: int, dtype: str) -> str:
         f"Equal to the spec up to rounding wherever every decision is clear: `margin` above about {clear}, the least",
         "lead of a chosen key relative to the scores it was chosen by. Ties are not settled exactly, as Weft does.",
     ]
-    if checkpoint.program.options.get("hardmax") == "softmax":
+    if checkpoint.program.tempered:
         lines[1:] = ["Near the spec where every choice is as clear as the conditions say: choices are softmax weights."]
     lines += [f"Condition: {condition.text}." for condition in checkpoint.program.conditions]
-    if checkpoint.program.options.get("scores") == "dot":
+    if checkpoint.program.dot_scores:
         lines.append("Scores are inner products (`--scores dot`): distances lose digits far from the origin.")
     return "\n".join(lines)
 

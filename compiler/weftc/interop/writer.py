@@ -217,7 +217,7 @@ class _Writer:
         inputs = [f"{self.input(one.name)}: Tensor" for one in (*program.inputs, *program.noises)]
         free = [stream for stream in program.streams if stream.size is None]
         options = [f"{self.mask_name(stream.name)}: Tensor | None = None" for stream in free]
-        unrolled = program.options.get("weights") == "unrolled"
+        unrolled = program.unrolled
         if not unrolled:
             options.append(f"layers: int = {self.layers}")
         self.say("def forward(", 1)

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from difflib import unified_diff
 from typing import Any, Protocol
 
-from weftc.compiling import at_temperature, normal_form, settled
+from weftc.compiling import at_temperature, settled
 from weftc.core.source import Span, printable
 from weftc.core.styles import Styles
 from weftc.core.types import Checked
@@ -16,7 +16,7 @@ from weftc.graph.graph import Graph
 from weftc.graph.verify import verify
 from weftc.language.bind import bind
 from weftc.normal.form import NormalForm
-from weftc.passes.pipeline import PASSES, Goal, graphs, normal_forms
+from weftc.passes.pipeline import PASSES, Goal, graphs, lowered, normal_forms
 from weftc.show.weights_text import Drawing, weighting_text
 from weftc_runtime.format import program as ir
 from weftc_runtime.format.checkpoint import Checkpoint
@@ -71,10 +71,8 @@ def graph(checked: Checked, options: Options) -> str:
 
 def after(checked: Checked, options: Options, name: str, diff: bool) -> str:
     """The graph or normal form after a pass, or as `diff` what the pass changed."""
-    chosen = bind(checked, options.dims, options.params)
-    styles = settled(Styles.read({name: str(value) for name, value in options.styles.items()}), chosen)
-    goal = Goal(chosen.dims, chosen.params, styles)
-    made: dict[str, Graph | NormalForm] = {**graphs(at_temperature(checked, styles), goal)}
+    compiled, goal = _goal(checked, options)
+    made: dict[str, Graph | NormalForm] = {**graphs(compiled, goal)}
     if name not in made:
         made |= normal_forms(made[list(made)[-1]], goal)  # type: ignore[arg-type]
     if not diff:
@@ -86,9 +84,7 @@ def after(checked: Checked, options: Options, name: str, diff: bool) -> str:
 
 def check(checked: Checked, options: Options) -> str:
     """Says that the graph keeps its rules after every pass; raises if it does not."""
-    chosen = bind(checked, options.dims, options.params)
-    styles = settled(Styles.read({name: str(value) for name, value in options.styles.items()}), chosen)
-    made = graphs(at_temperature(checked, styles), Goal(chosen.dims, chosen.params, styles))
+    made = graphs(*_goal(checked, options))
     for one in made.values():
         verify(one)
     return f"the graph keeps its rules after {', '.join(made)}"
@@ -96,8 +92,14 @@ def check(checked: Checked, options: Options) -> str:
 
 def normal(checked: Checked, options: Options) -> str:
     """Attention normal form: heads, maps and commits over named slots."""
-    bound = bind(checked, options.dims, options.params)
-    return str(normal_form(bound, Styles.read({name: str(value) for name, value in options.styles.items()})))
+    return str(lowered(*_goal(checked, options)))
+
+
+def _goal(checked: Checked, options: Options) -> tuple[Checked, Goal]:
+    """What is compiled in the styles asked for, and for which sizes."""
+    chosen = bind(checked, options.dims, options.params)
+    styles = settled(Styles.read({name: str(value) for name, value in options.styles.items()}), chosen)
+    return at_temperature(checked, styles), Goal(chosen.dims, chosen.params, styles)
 
 
 def program(checkpoint: Checkpoint, options: Options) -> str:

@@ -55,7 +55,7 @@ def proofs(checked: Checked, models: Sequence[Checkpoint], style: str) -> tuple[
 
 def _proof(checked: Checked, model: Checkpoint) -> Proof:
     """A proof that has been replayed; or one that fails, with an input that shows why, where one is found."""
-    meant = at_temperature(checked, Styles.read(dict(model.program.options)))
+    meant = at_temperature(checked, Styles.read(model.program.options))
     proof = prove(model, meant)
     if proof.failures:
         found = witness(meant, model)

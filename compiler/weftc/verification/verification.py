@@ -234,7 +234,7 @@ def _unchanged(model: Checkpoint, dims: Mapping[str, Any] | None, params: Mappin
 def _as_it_is(checked: Checked, model: Checkpoint) -> _Group:
     from weftc.verification.runs.runs import JudgedModel
 
-    meant = at_temperature(checked, Styles.read(dict(model.program.options)))
+    meant = at_temperature(checked, Styles.read(model.program.options))
     return _Group(model.program.options.get("scores", "as it is"), [JudgedModel(model)], meant)
 
 

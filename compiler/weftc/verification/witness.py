@@ -80,8 +80,7 @@ def _of(answers: Any, name: str) -> Floats | None:
 
 def _points(checked: Checked, made: Checkpoint, seed: int) -> Iterator[Case]:
     small = [one for one in cases(checked, made.dims, CASES, seed, families=FAMILIES) if one.tokens <= SMALL]
-    unrolled = made.program.options.get("weights") == "unrolled"
-    small = [replace(one, layers=made.program.layers if unrolled else 1) for one in small]
+    small = [replace(one, layers=made.program.own_layers) for one in small]
     yield from small
     rng = np.random.default_rng(seed)
     lines, points = 0, 0

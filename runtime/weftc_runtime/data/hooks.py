@@ -162,13 +162,10 @@ class LayerSites(nn.Module):
         self._program = program
 
     def _steps(self, layer: int) -> tuple[ProgramStep, ...]:
-        steps, layers = self._program.layer, self._program.layers
-        if self._program.options.get("weights") != "unrolled":
-            return steps
-        each = len(steps) // layers
-        if layer >= layers:
+        layers = self._program.layers
+        if self._program.unrolled and layer >= layers:
             raise AttributeError(f"there is no layer {layer}: the weights are unrolled for {layers}")
-        return steps[layer * each : (layer + 1) * each]
+        return self._program.steps_of(layer)
 
     def __getattr__(self, name: str) -> Any:
         if not (name.isascii() and name.isdigit()) or name in self._modules:

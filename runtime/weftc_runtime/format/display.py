@@ -54,12 +54,6 @@ def _cell(tag: str, value: object, more: str = "") -> str:
 # ---- programs --------------------------------------------------------------------------------------------------------
 
 
-def layer_of(program: Program) -> tuple[ProgramStep, ...]:
-    """The steps of one layer; unrolled layers have the same form."""
-    unrolled = program.options.get("weights") == "unrolled" and program.layers
-    return program.layer[: len(program.layer) // program.layers] if unrolled else program.layer
-
-
 def heads_of(steps: Iterable[ProgramStep]) -> Iterator[tuple[int, Any]]:
     """Every head with the number of its step."""
     for number, step in enumerate(steps, start=1):
@@ -82,7 +76,7 @@ def calls(program: Program) -> str:
 def program_line(program: Program) -> str:
     """A program in one line."""
     streams = ", ".join(f"{shown(stream.name)} (width {stream.width})" for stream in program.streams)
-    layer = layer_of(program)
+    layer = program.steps_of(0)
     heads = sum(1 for _ in heads_of(layer))
     return f"{shown(program.name)}: {calls(program)}; {streams}; {_many(heads, 'head')} in {_many(len(layer), 'step')}"
 
@@ -100,7 +94,7 @@ def program_tables(program: Program) -> tuple[str, str]:
     ]
     heads = [
         (number, head.name, f"{head.query} <- {head.keys}", head.weighting.kind, ", ".join(head.writes))
-        for number, head in heads_of(layer_of(program))
+        for number, head in heads_of(program.steps_of(0))
     ]
     return (
         table(("stream", "slot", "columns", "role"), slots),

@@ -338,6 +338,37 @@ class Program:
     def stream(self, name: str) -> Stream:
         return next(s for s in self.streams if s.name == name)
 
+    @property
+    def unrolled(self) -> bool:
+        """Whether every layer has weights of its own; else any number of layers shares one set."""
+        return self.options.get("weights") == "unrolled"
+
+    @property
+    def own_layers(self) -> int:
+        """How many layers have weights of their own."""
+        return self.layers if self.unrolled else 1
+
+    @property
+    def depth_asked(self) -> bool:
+        """Whether the number of layers was asked for when it was compiled."""
+        return self.options.get("layers") == "asked"
+
+    @property
+    def dot_scores(self) -> bool:
+        """Whether scores are dot products throughout (style scores=dot)."""
+        return self.options.get("scores") == "dot"
+
+    @property
+    def tempered(self) -> bool:
+        """Whether choices are softmaxes of finite sharpness (style hardmax=softmax)."""
+        return self.options.get("hardmax") == "softmax"
+
+    def steps_of(self, layer: int) -> tuple[ProgramStep, ...]:
+        """The steps of one layer; those of layer 0 have the form of all."""
+        each = len(self.layer) // max(self.own_layers, 1)
+        at = layer * each if self.unrolled else 0
+        return self.layer[at : at + each]
+
     def steps(self) -> Iterator[ProgramStep]:
         yield from self.prelude
         yield from self.layer

@@ -62,7 +62,7 @@ def _counts(program: Program) -> None:
     unique((output.name for output in program.outputs), "output")
     fields = [slot.name for stream in program.streams for slot in stream.slots if slot.role == "field"]
     unique(fields, "field slot")
-    if program.options.get("weights") == "unrolled":
+    if program.unrolled:
         whole = program.layers > 0 and len(program.layer) % program.layers == 0
         need(whole, f"{len(program.layer)} unrolled steps do not divide into {program.layers} layers")
 

@@ -106,7 +106,7 @@ class Encoder:
         lasting = tuple(lazy for lazy in self.lazies if lazy.lasts)
         slots = tuple(self._slots())
         parts = self.flow.part, slots, tuple(self.heads.instructions), lasting, frozenset(self.flow.written)
-        unrolled = self.flow.program.options.get("weights") == "unrolled" and not self.flow.part.alone
+        unrolled = self.flow.program.unrolled and not self.flow.part.alone
         layers = self.flow.program.layers if unrolled else 1
         if layers > 1 and (self.flow.program.noises or lasting):
             raise Uncovered(

@@ -194,12 +194,7 @@ class Run:
         self.random.fill(self.engine, active, index)
         self.engine.prefix = f"layers.{index}."
         watched = isinstance(self.engine, PlannedBackend) and self.engine.tap is not None
-        if (
-            isinstance(self.engine, PlannedBackend)
-            and watched
-            and not self.random.given
-            and not is_unrolled(self.program)
-        ):
+        if isinstance(self.engine, PlannedBackend) and watched and not self.random.given and not self.program.unrolled:
             for problem in active:
                 self.engine.follow(problem, index, self.batch.seeds[problem.number])
         steps, own = self.steps(index), self.sites.layers.known(index)
@@ -221,7 +216,7 @@ class Run:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
         if not isinstance(self.engine, PlannedBackend) or self.random.given:
             return 0
-        each = self.program.layers if is_unrolled(self.program) else 1  # layers at a time
+        each = self.program.own_layers  # layers at a time
         if each > 1 and (index or many < each or self.little):
             return 0
         if self.engine.shared.conditional or many < 1 or all(self.stable) or self.collective.size > 1:
@@ -309,7 +304,7 @@ class Run:
         if self._placed is None:
             self._placed = list(placed(self.program.layer, self.sites.layer))
         every = self._placed
-        if not is_unrolled(self.program):
+        if not self.program.unrolled:
             return every
         each = len(every) // self.program.layers
         return every[index * each : (index + 1) * each]
@@ -320,7 +315,7 @@ class Run:
         problems = [] if whole is not None else [problem.copy() for problem in self.problems]
         if not any(self.layers):
             self.random.fill(self.engine, problems, 0)
-        last = max(0, self.program.layers - 1) if is_unrolled(self.program) else 0
+        last = max(0, self.program.own_layers - 1)
         chosen, blocks, first = self.steps(last)[step]
         for problem in problems:  # problems with conditions are never joined
             demand(self.program, problem, max(self.layers, default=0), self.batch.batched, self.read)
@@ -479,11 +474,6 @@ def _grouped(engine: Reference | PlannedBackend) -> ProblemOffsets:
     assert isinstance(engine, PlannedBackend)
     assert engine.groups is not None
     return engine.groups
-
-
-def is_unrolled(program: Program) -> bool:
-    """Whether every layer has weights of its own."""
-    return program.options.get("weights") == "unrolled"
 
 
 def placed(steps: Sequence[ProgramStep], sites: nn.ModuleList) -> Iterator[PlacedStep]:

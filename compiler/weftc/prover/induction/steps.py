@@ -298,7 +298,5 @@ class Steps(Expectation):
 
 def layers_of(program: Program) -> list[list[tuple[int, ProgramStep]]]:
     """The steps of each layer that has weights of its own, with their numbers."""
-    steps = list(enumerate(program.layer))
-    count = program.layers if program.options.get("weights") == "unrolled" else 1
-    each = len(steps) // max(count, 1)
-    return [steps[at * each : (at + 1) * each] for at in range(max(count, 1))]
+    layers = [program.steps_of(at) for at in range(max(program.own_layers, 1))]
+    return [list(enumerate(steps, start=at * len(steps))) for at, steps in enumerate(layers)]

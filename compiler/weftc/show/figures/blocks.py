@@ -84,8 +84,7 @@ class _Drawing:
 
     def _sublayers(self) -> Iterator[tuple[str, ir.ProgramStep, ir.Sublayer]]:
         """Sub-layers with their places; of unrolled layers only the first, whose form the others share."""
-        unrolled = self.program.options.get("weights") == "unrolled"
-        each = len(self.program.layer) // self.program.layers if unrolled else len(self.program.layer)
+        each = len(self.program.steps_of(0))
         for place, step in self.program.places():
             part, _, number = place.partition(".")
             if part == "layer" and int(number) >= each:

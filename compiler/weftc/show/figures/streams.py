@@ -92,9 +92,7 @@ def _origins(program: ir.Program, stream: str) -> dict[str, str]:
             said = {"input": "input", "noise": "noise", "one": "the number 1", "identity": "one-hot name"}
             said |= {"position": "position", "count": f"count of {embed.source}", "null": "null token"}
             found[embed.slot] = said[embed.kind]
-    unrolled = program.options.get("weights") == "unrolled"
-    each = len(program.layer) // program.layers if unrolled else len(program.layer)
-    for number, step in enumerate(program.layer[:each], start=1):
+    for number, step in enumerate(program.steps_of(0), start=1):
         for name, slot in step.writes:
             if name == stream:
                 before = found.get(slot, "")

@@ -55,7 +55,7 @@ class Subject:
         if self._depth is not None:
             return self._depth
         program = self.checkpoint.program
-        if program.options.get("weights") == "unrolled" or program.options.get("layers") == "asked":
+        if program.unrolled or program.depth_asked:
             return {"layers": program.layers}
         if self.checked.spec.repeat is not None:
             return {"layers": self.checked.spec.repeat}

@@ -122,10 +122,9 @@ class _Watcher:
         self.written = {slot for step in model.program.layer for _, slot in step.writes}
         self.handles: list[Any] = []
         self.places: dict[str, tuple[int, int]] = {}  # in a layer, of the heads that are kept
-        unrolled = model.program.options.get("weights") == "unrolled"
         steps = model.program.layer
-        per_layer = len(steps) // model.program.layers if unrolled else len(steps)
-        blocks_per_layer = sum(len(step.sublayers) for step in steps[:per_layer])
+        first_layer = model.program.steps_of(0)
+        blocks_per_layer = sum(len(step.sublayers) for step in first_layer)
         at = 0
         for number, step in enumerate(steps):
             for sublayer in step.sublayers:
@@ -134,7 +133,7 @@ class _Watcher:
                     self._hook_streams(block, "hook_resid_pre", once=True)
                 for place, head in enumerate(sublayer.heads if isinstance(sublayer, ir.Attend) else ()):
                     self._hook_head(block, head, (at % blocks_per_layer, place))
-                if (number + 1) % per_layer == 0 and sublayer is step.sublayers[-1]:
+                if (number + 1) % len(first_layer) == 0 and sublayer is step.sublayers[-1]:
                     self._hook_streams(block, "hook_resid_post", once=False)
                 at += 1
 

@@ -263,7 +263,7 @@ def _transformer_lead(checkpoint: Checkpoint, stages: Sequence[Stage]) -> str:
     program = checkpoint.program
     streams = several(len(program.streams), "residual stream")
     shared = "the same weights in every layer"
-    if program.options.get("weights") == "unrolled":
+    if program.unrolled:
         shared = f"weights of its own in each of {several(program.layers, 'layer')}, of which the first is shown"
     told = f"{streams}, {shared}. These are the matrices in the file, drawn as blocks: nothing that changes the result "
     told += "is hidden outside of them."

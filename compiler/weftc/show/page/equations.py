@@ -89,8 +89,7 @@ def correspondence(checked: Checked, checkpoint: Checkpoint) -> Correspondence:
 
 def shown_steps(program: ir.Program) -> Iterator[tuple[str, ir.ProgramStep]]:
     """The steps of a program; of unrolled layers, which differ in nothing but their names, the first."""
-    unrolled = program.options.get("weights") == "unrolled" and program.layers > 0
-    first = len(program.layer) // program.layers if unrolled else len(program.layer)
+    first = len(program.steps_of(0))
     for place, step in program.places():
         section, _, index = place.partition(".")
         if section != "layer" or int(index) < first:

@@ -156,15 +156,14 @@ def depth_of(
 
     if layers is not None and (until_stable or limit is not None):
         raise InputError("give layers, or until_stable and limit, not both")
-    options = model.program.options
     written = checked.spec.repeat
-    if options.get("weights") == "unrolled" or (compiled and options.get("layers") == "asked"):
+    if model.program.unrolled or (compiled and model.program.depth_asked):
         written = model.program.layers
     if layers is None and not until_stable and limit is None:
         layers = written
     if layers is not None:
         return Depth(layers)
-    if options.get("weights") == "unrolled":
+    if model.program.unrolled:
         raise InputError(
             f"the weights are unrolled for {model.program.layers} layers; this model cannot run until stable"
         )
@@ -279,7 +278,7 @@ def _objective(request: Request, model: Model) -> Callable[[Mapping[str, Any]], 
     if checked.spec.objective is None:
         return None
     inputs = [one.target.name for one in checked.spec.inputs]
-    if not checked.spec.state and made.program.options.get("weights") != "unrolled":
+    if not checked.spec.state and not made.program.unrolled:
         return lambda fields: float(model.objective({name: fields[name] for name in inputs}, layers=0))
     rows = max((len(np.atleast_1d(value)) for value in request.inputs.values()), default=1)
     if rows * max(made.dims.values(), default=1) ** 2 > WORK:

@@ -235,7 +235,7 @@ class _Recorder:
     @contextmanager
     def _watched(self, frame: RecordedLayer, rows: Callable[[str], Array]) -> Iterator[None]:
         """Listens to attention and residuals while a layer runs, and puts what is drawn into a frame."""
-        per = len(self.model.blocks) // max(1, _copies(self.model.program))
+        per = len(self.model.blocks) // max(1, self.model.program.own_layers)
         with ExitStack() as stack:
             for (block, name), head in self.heads.items():
                 for site_block in range(block, len(self.model.blocks), per):
@@ -259,11 +259,6 @@ class _Recorder:
             frame.residual[stream] = rows @ self.bases[stream].T if stream in self.bases else rows
 
         return note
-
-
-def _copies(program: Program) -> int:
-    """How many layers have weights of their own."""
-    return program.layers if program.options.get("weights") == "unrolled" else 1
 
 
 def head_sites(program: Program) -> Iterator[tuple[tuple[int, str], Head]]:

@@ -46,7 +46,7 @@ def examples(checked: Checked, model: Checkpoint | None, styles: Sequence[str], 
     """The example blocks by the interpreter, and by the model (where they fit it) or by one compiled for each."""
     ready = settings(checked)
     found = [_examples("examples, interpreter", [(s, _interpreted(checked, s)) for s in ready])]
-    if model is not None and model.program.options.get("hardmax") == "softmax":
+    if model is not None and model.program.tempered:
         return found  # near the examples; how near is certified
     if model is not None:
         fitting = [s for s in ready if _fits(checked, model, s)]
@@ -62,7 +62,7 @@ def examples(checked: Checked, model: Checkpoint | None, styles: Sequence[str], 
 
 def _fits(checked: Checked, model: Checkpoint, setting: Setting) -> bool:
     """Whether an example is about the dimensions, parameters and layers that a model was compiled for."""
-    if model.program.options.get("weights") == "unrolled" and setting.layers != model.program.layers:
+    if model.program.unrolled and setting.layers != model.program.layers:
         return False
     mine = dict(bind(checked, model.dims, model.params).params)
     return dict(setting.dims) == dict(model.dims) and dict(setting.params) == mine
@@ -172,7 +172,7 @@ def judge_of(
     checked: Checked, model: Checkpoint, dtype: str, backend: str = "auto", runners: Runners | None = None
 ) -> Judge:
     """A judge of a model in one precision; at finite temperature the spec is that of its style."""
-    meant = at_temperature(checked, Styles.read(dict(model.program.options)))
+    meant = at_temperature(checked, Styles.read(model.program.options))
     return Judge(meant, model.dims, model.params, (runners or Runners()).model(model, dtype, backend))
 
 

@@ -54,7 +54,7 @@ class Draw:
 def sampling(checked: Checked, model: Checkpoint, style: str, seed: int, seeds: int = SEEDS) -> Check | None:
     """The frequencies of all draws of a spec; None where it draws nothing, or nothing whose chances are known."""
     found = list(draws(checked, model))
-    if not found or model.program.options.get("weights") == "unrolled":
+    if not found or model.program.unrolled:
         return None
     name, compared, drawn = f"draws ({style})", "chances", 0
     statistic, freedom = 0.0, 0

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weftc.core.errors import WeftError
+from weftc.core.styles import Styles
 from weftc.core.types import Checked
 from weftc.verification.cases.inputs import Case, Shape, draw, open_sizes
 from weftc.verification.cases.shrinking import written
@@ -73,9 +74,9 @@ class Trajectories:
 
     def against(self, model: Checkpoint, style: str, backend: str, depth: int = DEPTH) -> Check | None:
         """Outputs after several layers on both sides, each on its own way."""
-        if model.program.options.get("weights") == "unrolled":
+        if model.program.unrolled:
             depth = model.program.layers
-        distances = distances_of(model.program.options)
+        distances = distances_of(Styles.read(model.program.options))
         if (depth, distances) not in self._known:
             self._known[depth, distances] = list(self._expected(depth, distances))
         name, compared = f"whole runs ({style}, float64)", f"{depth} layers"

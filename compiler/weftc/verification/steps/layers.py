@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weftc.core.errors import WeftError
+from weftc.core.styles import Styles
 from weftc.core.syntax import Call, Equation, Norm, walk
 from weftc.core.types import Checked
 from weftc.interpreter.environment import World
@@ -38,11 +39,11 @@ Array = NDArray[Any]
 _Prepared = tuple[tuple[Equation, ...], frozenset[str]]
 
 
-def distances_of(options: Mapping[str, str]) -> Distances:
+def distances_of(styles: Styles) -> Distances:
     """How a style asks for squared distances to be written."""
-    if options.get("scores") != "dot":
+    if styles.scores != "dot":
         return "as written"
-    return "multiplied out from zero" if options.get("centre") == "off" else "multiplied out"
+    return "multiplied out from zero" if styles.centre == "off" else "multiplied out"
 
 
 class Judge:
@@ -53,7 +54,7 @@ class Judge:
         self.watched = Watched(checked, model)
         self.dtype, self.backend = self.watched.dtype, model.backend
         self.whole = Stepwise(checked, dims, params)
-        self.distances = distances_of(model.program.options)
+        self.distances = distances_of(Styles.read(model.program.options))
         self.given: Arrays = {}  # the inputs of the case under judgement
         spec = checked.spec
         starts = tuple(Equation(f.span, f.target, f.start) for f in spec.state if f.start is not None)

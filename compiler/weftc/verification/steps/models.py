@@ -54,8 +54,7 @@ class Watched:
     def __init__(self, checked: Checked, model: Model) -> None:
         self.checked, self.model = checked, model
         self.dtype: Any = np.dtype(str(model.dtype).removeprefix("torch."))
-        unrolled = model.program.options.get("weights") == "unrolled"
-        self.depth = model.program.layers if unrolled else None  # the only number of layers it runs
+        self.depth = model.program.layers if model.program.unrolled else None  # the only number of layers it runs
         self.ends = tuple(_ends(model.program))
 
     def is_outside(self, fields: Arrays, errors: Mapping[str, float] | None = None) -> bool:

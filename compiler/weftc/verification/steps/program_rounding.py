@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weftc.core.styles import Styles
 from weftc.core.types import Checked
 from weftc.verification.cases.inputs import Case, cases
 from weftc.verification.steps.condition import EPSILON, ROUNDINGS
@@ -313,7 +314,7 @@ class Analysis:
             size = np.where(value.size > 0, value.size if after is None else after, 0.0)
             return ErrorRange.of(size, size * (score.error + 4 * U) + value.error)
         # an offset for tokens that are no members is added and taken away again, exactly: a condition bounds it
-        exact = self.model.program.options.get("members") == "offset"
+        exact = Styles.read(self.model.program.options).members == "offset"
         soft = np.minimum(2 * score.error, 1.0) if kind in ("softmax", "sparsemax", "entmax15") and not exact else 0.0
         return ErrorRange.of(value.size, value.error + (soft + 2 * U) * value.size)
 

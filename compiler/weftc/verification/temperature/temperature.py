@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weftc.core.errors import WeftError
+from weftc.core.styles import Styles
 from weftc.core.types import Checked
 from weftc.verification.cases.inputs import Case, cases
 from weftc.verification.steps.models import Crashed, Watched
@@ -23,7 +24,8 @@ def temperature(
     checked: Checked, model: Checkpoint, count: int, seed: int, data: Mapping[str, Any] | None = None
 ) -> Check:
     """Generated cases, or the user's data, through the model; every field of every layer within its certified bound."""
-    sharpness = float(model.program.options["sharpness"])
+    sharpness = Styles.read(model.program.options).sharpness
+    assert sharpness is not None, "only models at finite temperature are judged so"
     name = f"temperature (sharpness {sharpness:g})"
     found: list[Certificate] = []
     given = {key: np.asarray(value) for key, value in (data or {}).items()}

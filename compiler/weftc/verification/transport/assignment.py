@@ -64,7 +64,7 @@ def assignment(
         given = {}
     inputs = _inputs(checked, found, model, given, seed)
     last = model.program.layers if depth is None else depth
-    if depth is None and model.program.options.get("weights") != "unrolled":
+    if depth is None and not model.program.unrolled:
         last = max(last, checked.spec.repeat or DEPTH)
     table = _Case(checked, found, model).follow(inputs, last, seed)
     return replace(table, note=note) if table is not None and note else table
