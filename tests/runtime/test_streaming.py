@@ -19,6 +19,10 @@ import torch
 import weftc
 from weftc.cli import main
 from weftc.commands.progress import ProgressLine
+from weftc.core.errors import InputError
+from weftc.files import delimited
+from weftc.files.datafiles import read_table
+from weftc.files.table import Reading
 from weftc_runtime.data import blocks
 from weftc_runtime.data.arrays import tensor_of
 from weftc_runtime.data.initial import start
@@ -154,6 +158,56 @@ def test_files_in_parts_are_one_table(tmp_path: Path, small: None) -> None:
             assert (tmp_path / name / file).read_bytes() == (tmp_path / "npy" / file).read_bytes()
 
 
+def test_every_process_reads_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "SMALLEST_PART", 1 << 8)
+    table = pyarrow.table({name: ROWS[:, column] for column, name in enumerate("abc")})
+    np.save(tmp_path / "x.npy", ROWS)
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet", row_group_size=700)
+    (tmp_path / "parts").mkdir()
+    for at, part in enumerate(np.array_split(np.arange(len(ROWS)), 3)):
+        pyarrow.parquet.write_table(table.take(part), tmp_path / "parts" / f"{at}.parquet", row_group_size=300)
+    for name, opened in (("x.arrow", pyarrow.ipc.new_file), ("stream.arrow", pyarrow.ipc.new_stream)):
+        with pyarrow.OSFile(str(tmp_path / name), "wb") as sink, opened(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=999)
+    text = "# made for this\n\na,b,c\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS.tolist())
+    (tmp_path / "x.csv").write_text(text + "\n\n")
+    (tmp_path / "crlf.txt").write_bytes(text.replace(",", "  ").replace("\n", "\r\n").encode())
+    for file in ("x.npy", "x.parquet", "parts", "x.arrow", "stream.arrow", "x.csv", "crlf.txt"):
+        for count in (2, 7):
+            found = [read_table(tmp_path / file, Reading(part=(at, count), by_bytes=True)) for at in range(count)]
+            assert np.array_equal(np.concatenate([one.values for one in found]), ROWS), file
+            assert max(len(one.values) for one in found) <= 1.1 * len(ROWS) / count, file
+            assert {one.names for one in found} <= {None, ("a", "b", "c")}
+            if not file.endswith(("csv", "txt")):
+                assert [one.row_number(0) for one in found] == [1 + len(ROWS) * at // count for at in range(count)]
+    (tmp_path / "x.csv").write_text(text.replace("a,b,c", 'a,"b",c'))  # a cell in quotes may hold the end of a line
+    assert not read_table(tmp_path / "x.csv", Reading(part=(1, 2), by_bytes=True)).part
+
+
+@pytest.mark.parametrize("wrong", ["1,2", "1,2,x", "", "1,2,inf", "1,,3"])
+@pytest.mark.parametrize("line", [2, 60, 61, 62, 120])
+def test_a_part_of_text_is_as_strict_as_the_whole(
+    wrong: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["a,b,c"] + ["0.5,1.5,2.5"] * 120
+    lines[line] = wrong
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n0.5,1.5,2.5\n")
+
+    def told(count: int) -> set[str]:
+        found = set()
+        for at in range(count):
+            try:
+                read_table(tmp_path / "x.csv", Reading(part=(at, count), by_bytes=True))
+            except InputError as error:
+                found.add(str(error))
+        return found
+
+    whole = told(1)
+    monkeypatch.setattr(delimited, "SMALLEST_PART", 1 << 8)
+    assert len(whole) == 1
+    assert told(2) == told(3) == whole
+
+
 def test_what_a_folder_may_not_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told() -> str:
         assert main(["run", "lloyd", "--data", str(tmp_path), "-D", "k=2", "-o", str(tmp_path / "out")]) != 0
@@ -170,8 +224,6 @@ def test_what_a_folder_may_not_hold(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_zarr(tmp_path: Path) -> None:
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
-    from weftc.files.datafiles import read_table
-
     zarr.save(str(tmp_path / "x.zarr"), ROWS)
     table = read_table(tmp_path / "x.zarr")
     assert table.values.dtype == np.float32

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weftc.commands.options import UsageError
 from weftc.files.feeds import Feeds
@@ -58,11 +58,16 @@ def shares(feeds: Feeds, program: Program, others: Collective) -> Feeds:
         return feeds
     open_sets = {stream.name for stream in program.streams if stream.size is None}
     homes = {item.name: item.stream for item in program.inputs}
-
-    def part(name: str, array: Any) -> Any:
+    arrays, tables = dict(feeds.arrays), dict(feeds.tables)
+    for name, table in feeds.tables.items():
         if homes[name] not in open_sets:
-            return array
-        first, last = (len(array) * rank // others.size for rank in (others.rank, others.rank + 1))
-        return array[first:last]
-
-    return replace(feeds, arrays={name: part(name, array) for name, array in feeds.arrays.items()})
+            continue
+        if table.part:
+            counts = others.gather(len(table.values))
+            first, total = sum(counts[: others.rank]), sum(counts)
+        else:
+            total = len(table.values)
+            first, last = (total * rank // others.size for rank in (others.rank, others.rank + 1))
+            arrays[name] = arrays[name][first:last]
+        tables[name] = replace(table, first=first, total=total)
+    return replace(feeds, arrays=arrays, tables=tables)

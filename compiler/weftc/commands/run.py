@@ -115,11 +115,13 @@ def _run(options: argparse.Namespace, others: Collective) -> int:
     chosen = _settings(options, target)
     folder = Path(options.output or f"{target.name}-out")
     refuse_existing(folder, None, options.force)
-    feeds = gather(options, target.checked, chosen.dims, "-D" if target.checkpoint is None else "the model")
+    origin, part = "-D" if target.checkpoint is None else "the model", (others.rank, others.size)
+    feeds = gather(options, target.checked, chosen.dims, origin, part)
     require_inputs(target.checked, feeds)
     require_dims(target.checked, feeds)
     checkpoint = compile_target(target, Settings(feeds.dims, chosen.params, chosen.layers, chosen.styles))
     _require_objective(options, target, checkpoint.program)
+    feeds = shares(feeds, checkpoint.program, others)
     from weftc.files.results import OBJECTIVE, chosen_outputs, join_rows, only, to_results
     from weftc_runtime.machines.saved_run import forget
 
@@ -228,7 +230,6 @@ def _best(
     from weftc_runtime.data.shared import outputs_of_all
 
     model = _loaded(options, checkpoint, others)
-    feeds = shares(feeds, model.program, others)
     starts: list[dict[str, Any]] = []
     best: Best | None = None
     for seed in range(options.seed, options.seed + options.n_init):
@@ -277,7 +278,7 @@ def _compute(
     options: argparse.Namespace, model: Model, feeds: Feeds, seed: int, depth: Mapping[str, Any]
 ) -> tuple[Report, Outputs]:
     """Runs the model; what it reports, and its outputs."""
-    rows = max((len(table.values) for table in feeds.tables.values()), default=0)
+    rows = max((table.count for table in feeds.tables.values()), default=0)
     with progress(f"running {model.program.name}", rows=rows) as line, told_by_file(feeds):
         arrays = {name: _in_precision(name, array, options.dtype) for name, array in feeds.arrays.items()}
         values = model.final(arrays, seed=seed, progress=line, resume=options.resume, **depth)
@@ -341,7 +342,7 @@ def _listing(result: ResultTable, file: str) -> dict[str, Any]:
 
 def describe(summary: Mapping[str, Any], feeds: Feeds) -> str:
     """What happened, for people."""
-    fed = ", ".join(f"{name}: {len(table.values)} rows of {table.path}" for name, table in feeds.tables.items())
+    fed = ", ".join(f"{name}: {table.count} rows of {table.path}" for name, table in feeds.tables.items())
     sizes = ", ".join(f"{name} = {value}" for name, value in {**summary["dims"], **summary["params"]}.items())
     ending = {True: ", nothing changes any more", False: ", still changing", None: ""}[summary["stable"]]
     lines = [

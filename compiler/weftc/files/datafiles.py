@@ -16,7 +16,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
+from itertools import accumulate, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
@@ -83,7 +85,7 @@ def read_table(path: Path, reading: Reading = AS_IT_IS) -> DataTable:
         raise InputError(f"{shown} cannot be read: {error.strerror or error}") from None
     except MemoryError:
         raise InputError(f"{shown} does not fit into memory; split it, or use fewer columns") from None
-    if not len(table.values):
+    if not len(table.values) and not table.part:
         raise InputError(f"{shown} has no rows; a data file has one row of numbers per token")
     return table
 
@@ -285,7 +287,22 @@ def _together(found: Sequence[Path], shown: str, reading: Reading) -> DataTable:
     if len(arrays) == 1:
         return _read_npy(arrays[0], shown, reading)
     maps = [_mapped(file, printable(str(file))) for file in arrays]
-    return from_array(shown, gathered(shown, (rows[part] for rows in maps for part in parts(rows))), reading)
+    total = sum(map(len, maps))
+    first, last = reading.share(total)
+    blocks = _clipped((rows[part] for rows in maps for part in parts(rows)), first, last)
+    return from_array(shown, gathered(shown, blocks), reading, (first, total))
+
+
+def _clipped(blocks: Iterable[Any], first: int, last: int) -> Iterator[Any]:
+    """The rows from `first` to `last` of blocks that follow each other."""
+    at = 0
+    for block in blocks:
+        if at >= last:
+            return
+        start, end = max(first - at, 0), min(last - at, len(block))
+        if start < end:
+            yield block[start:end]
+        at += len(block)
 
 
 def _read_zarr(path: Path, shown: str, reading: Reading) -> DataTable:
@@ -300,7 +317,8 @@ def _read_zarr(path: Path, shown: str, reading: Reading) -> DataTable:
             opened = opened[_pick_array(shown, names, reading.array)]
         if opened.dtype.kind not in "fiub":
             raise InputError(f"{shown} holds values of type {opened.dtype}; data are real numbers")
-        return from_array(shown, gathered(shown, chunks(opened)), reading)
+        first, last = reading.share(opened.shape[0])
+        return from_array(shown, gathered(shown, chunks(opened, first, last)), reading, (first, opened.shape[0]))
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{shown} is not a usable Zarr array: {printable(str(error))}") from None
 
@@ -330,8 +348,16 @@ def _pick_array(shown: str, names: Sequence[str], prefer: str) -> str:
     )
 
 
-def from_array(shown: str, loaded: NDArray[Any], reading: Reading = AS_IT_IS) -> DataTable:
-    """A table of the chosen columns of an array; one axis is one column."""
+def from_array(
+    shown: str, loaded: NDArray[Any], reading: Reading = AS_IT_IS, place: tuple[int, int] | None = None
+) -> DataTable:
+    """A table of the chosen columns of an array; one axis is one column.
+
+    `place`: the array holds only the rows to be read, the first of them and how many there are in all.
+    """
+    if place is None and loaded.ndim:
+        first, last = reading.share(len(loaded))
+        loaded, place = loaded[first:last], (first, len(loaded))
     if loaded.ndim not in (1, 2):
         raise InputError(f"{shown} has {loaded.ndim} axes; data have rows and columns")
     if loaded.dtype.kind == "M":
@@ -345,23 +371,34 @@ def from_array(shown: str, loaded: NDArray[Any], reading: Reading = AS_IT_IS) ->
     names = tuple(f"column_{at + 1}" for at in range(columns.count))
     ids = None if columns.id is None else TextColumns(("id",), values[:, [columns.id]].astype(str).tolist())
     cells = TextColumns(names, values.astype(str).tolist()) if reading.whole else None
-    return _finished(columns, in_type(shown, values, dtype, picked), reading, ids, cells)
+    assert place is not None
+    return _finished(columns, in_type(shown, values, dtype, picked), reading, ids, cells, place)
 
 
 def _finished(
-    columns: Columns, values: NDArray[Any], reading: Reading, ids: TextColumns | None, cells: TextColumns | None
+    columns: Columns,
+    values: NDArray[Any],
+    reading: Reading,
+    ids: TextColumns | None,
+    cells: TextColumns | None,
+    place: tuple[int, int],
 ) -> DataTable:
-    """The table of some numbers, unless they are infinite or, where that is not provided for, missing."""
-    _refuse_infinite(columns, values, reading)
+    """The table of some numbers, unless they are infinite or, where that is not provided for, missing.
+
+    `place`: the rows of the file before them, and how many it has.
+    """
+    first, total = place
+    _refuse_infinite(columns, values, reading, first)
     notes = notice_index(columns, values)
-    return DataTable(columns.path, values, columns.picked_names, ids, cells, notes=notes)
+    table = DataTable(columns.path, values, columns.picked_names, ids, cells, notes=notes)
+    return replace(table, part=True, first=first, total=total) if reading.part[1] > 1 else table
 
 
-def _refuse_infinite(columns: Columns, values: NDArray[Any], reading: Reading) -> None:
+def _refuse_infinite(columns: Columns, values: NDArray[Any], reading: Reading, first: int) -> None:
     places: list[tuple[str, int]] = []
     missing = 0
-    for at in range(0, len(values), ROWS_AT_ONCE):
-        block = values[at : at + ROWS_AT_ONCE]
+    for start in range(0, len(values), ROWS_AT_ONCE):
+        block, at = values[start : start + ROWS_AT_ONCE], first + start
         if np.isfinite(block).all():
             continue
         infinite = np.argwhere(np.isinf(block))
@@ -404,7 +441,8 @@ def _read_batches(paths: Sequence[Path], shown: str, reading: Reading) -> DataTa
     """One table of several files with the same columns, read batch by batch."""
     pyarrow = require_arrow(f"{shown}: reading Parquet, Arrow and Feather")
     try:
-        schema, batches = _batches(paths[0])
+        opened = _arrow_file(paths[0])
+        schema = opened.schema
         kept = [str(name) for name in schema.names if not str(name).startswith(PANDAS_INDEX)]
         columns = choose(shown, len(kept), kept, reading)
         places = [at for at, name in enumerate(schema.names) if not str(name).startswith(PANDAS_INDEX)]
@@ -413,13 +451,17 @@ def _read_batches(paths: Sequence[Path], shown: str, reading: Reading) -> DataTa
         dtype = np.float32 if all(single) else np.float64
         names: list[tuple[str]] = []
         cells: list[list[str]] = []
+        files = [opened, *map(_arrow_file, paths[1:])]
+        for path, file in zip(paths, files, strict=True):
+            if file.schema.names != schema.names:
+                raise InputError(f"{printable(str(path))} has other columns than {printable(str(paths[0]))}")
+        ends = [0, *accumulate(file.count for file in files)] if reading.part[1] > 1 else None
+        first, last = (0, None) if ends is None else reading.share(ends[-1])
 
         def blocks() -> Iterator[NDArray[Any]]:
-            for number, path in enumerate(paths):
-                found, these = (schema, batches) if not number else _batches(path)
-                if found.names != schema.names:
-                    raise InputError(f"{printable(str(path))} has other columns than {printable(str(paths[0]))}")
-                for batch in these:
+            for number, file in enumerate(files):
+                before = 0 if ends is None else ends[number]
+                for batch in file.batches(max(0, first - before), None if last is None else last - before):
                     arrays = [batch.column(at) for at in places]
                     if columns.id is not None:
                         names.extend((_text(value),) for value in arrays[columns.id].to_pylist())
@@ -434,23 +476,67 @@ def _read_batches(paths: Sequence[Path], shown: str, reading: Reading) -> DataTa
         raise InputError(f"{shown} is not a usable Parquet, Arrow or Feather file: {told}") from None
     ids = None if columns.id is None else TextColumns((columns.id_name,), names)
     whole = TextColumns(tuple(kept), cells) if reading.whole else None
-    return _finished(columns, values.reshape(len(values), len(columns.picked)), reading, ids, whole)
+    place = first, len(values) if ends is None else ends[-1]
+    return _finished(columns, values.reshape(len(values), len(columns.picked)), reading, ids, whole, place)
 
 
-def _batches(path: Path) -> tuple[Any, Iterator[Any]]:
-    """The columns of a file, and its rows in batches."""
+class _ArrowFile:
+    """An Arrow file (or stream), its batches as they lie there; nothing is read before it is asked for."""
+
+    def __init__(self, schema: Any, every: Callable[[], Iterable[Any]]) -> None:
+        self.schema, self._every = schema, every
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(len(batch) for batch in self._every())
+
+    def batches(self, first: int, last: int | None) -> Iterator[Any]:
+        """The rows from `first` to `last`, in batches; None is the end."""
+        return _clipped(self._every(), first, sys.maxsize if last is None else last)
+
+
+class _ParquetFile(_ArrowFile):
+    """A Parquet file: only row groups that hold something of what is asked for are read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        file = import_module("pyarrow.parquet").ParquetFile(path)
+        self.schema, groups = file.schema_arrow, range(file.num_row_groups)
+        self._ends = [0, *accumulate(file.metadata.row_group(group).num_rows for group in groups)]
+        file.close()
+
+    @property
+    def count(self) -> int:
+        return int(self._ends[-1])
+
+    def batches(self, first: int, last: int | None) -> Iterator[Any]:
+        last = self.count if last is None else last
+        groups = [at for at, (start, end) in enumerate(pairwise(self._ends)) if start < last and first < end]
+        if not groups:
+            return
+        before = self._ends[groups[0]]
+        with import_module("pyarrow.parquet").ParquetFile(self._path) as file:
+            yield from _clipped(file.iter_batches(BATCH, row_groups=groups), first - before, last - before)
+
+
+def _arrow_file(path: Path) -> _ArrowFile:
+    """Parquet, Arrow or Feather, by how it begins."""
     kind, pyarrow = _beginning(path, BEGINNINGS), import_module("pyarrow")
     if kind == ".parquet":
-        file = import_module("pyarrow.parquet").ParquetFile(path)
-        return file.schema_arrow, file.iter_batches(batch_size=BATCH)
-    if kind == ".arrow":
-        mapped = import_module("pyarrow.ipc").open_file(pyarrow.memory_map(str(path)))
-        return mapped.schema, (mapped.get_batch(at) for at in range(mapped.num_record_batches))
+        return _ParquetFile(path)
     if kind == ".feather":  # it is an Arrow file now, and was a format of its own
         table = import_module("pyarrow.feather").read_table(path)
-        return table.schema, iter(table.to_batches())
-    stream = import_module("pyarrow.ipc").open_stream(pyarrow.memory_map(str(path)))
-    return stream.schema, iter(stream)
+        return _ArrowFile(table.schema, table.to_batches)
+    ipc = import_module("pyarrow.ipc")
+    if kind == ".arrow":
+        mapped = ipc.open_file(pyarrow.memory_map(str(path)))
+        return _ArrowFile(mapped.schema, lambda: map(mapped.get_batch, range(mapped.num_record_batches)))
+
+    def stream() -> Any:
+        return ipc.open_stream(pyarrow.memory_map(str(path)))
+
+    return _ArrowFile(stream().schema, stream)
 
 
 def _is_single(columns: Columns, kind: Any, at: int) -> bool:

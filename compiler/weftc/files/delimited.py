@@ -7,6 +7,7 @@ not be a header is an error that names line and column and says what to do.
 from __future__ import annotations
 
 import csv
+import mmap
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from math import isfinite, nan
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +44,7 @@ COMMA_NUMBER = re.compile(r"[+-]?[\d.]+(,\d+)+")  # 1,5 or 1,234: a number, but 
 DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 PLAIN_COMMA = re.compile(r"[+-]?\d*,(\d{1,2}|\d{4,})([eE][+-]?\d+)?")  # three digits may be thousands
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?|\d{1,2}:\d{2}(:\d{2}.*)?")
+SMALLEST_PART = 2**20  # bytes; where processes would get less, each reads all of the text
 SAMPLE_LINES = 20  # lines looked at to find the separator and the decimal sign
 
 
@@ -49,19 +52,22 @@ def read_delimited(path: Path, shown: str, reading: Reading) -> DataTable:
     """Reads a text table that messages call `shown`. The path is opened more than once: a file, not a stream."""
     refuse_binary(path, shown)
     try:
+        part = _part(path, reading) if reading.by_bytes else None
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            return _read(lines, shown, reading)
+            return _read(lines, shown, reading, part)
     except UnicodeDecodeError:
         raise InputError(f"{shown} is not UTF-8 text ({_undecodable(path)}); save it as UTF-8") from None
     except csv.Error as error:
         raise InputError(f"{shown} cannot be split into cells: {error}; is a quotation mark left open?") from None
 
 
-def _read(lines: Iterable[str], path: str, reading: Reading) -> DataTable:
+def _read(lines: Iterable[str], path: str, reading: Reading, part: _Part | None) -> DataTable:
     stream = iter(lines)
     sample = list(islice(stream, SAMPLE_LINES))
     separator = find_separator(sample)
     rows = _full_rows(_split(chain(sample, stream), separator), path)
+    if part is not None and not part.start:
+        rows = part.rows(separator, path)
     start = list(islice(rows, 2))
     if not start:
         raise InputError(f"{path} is empty; a data file has one row of numbers per token")
@@ -74,6 +80,8 @@ def _read(lines: Iterable[str], path: str, reading: Reading) -> DataTable:
     if not single:
         reading = replace(reading, symbols=())
     body = chain(start[1:] if names is not None else start, rows)
+    if part is not None and part.start:
+        body = chain(part.rows(separator, path))
     columns = choose(path, len(start[0][1]), names, reading)
     reader = _Reader(path, separator, start[0][0], columns, reading, comma)
     values = reader.numbers(body)
@@ -85,7 +93,7 @@ def _read(lines: Iterable[str], path: str, reading: Reading) -> DataTable:
     ids = None if columns.id is None else TextColumns((columns.id_name,), reader.ids)
     every = tuple(names) if names is not None else tuple(f"column_{at + 1}" for at in range(columns.count))
     cells = TextColumns(every, reader.cells) if reading.whole else None
-    return DataTable(path, values, columns.picked_names, ids, cells, notes=notes)
+    return DataTable(path, values, columns.picked_names, ids, cells, notes=notes, part=part is not None)
 
 
 def _has_decimal_comma(path: str, sample: Sequence[str], separator: str | None, wish: Decimal) -> bool:
@@ -97,6 +105,65 @@ def _has_decimal_comma(path: str, sample: Sequence[str], separator: str | None, 
     cells = [cell.strip() for _, cells in _split(sample, separator) for cell in cells]
     points = any(is_number(cell) and "." in cell for cell in cells)
     return not points and any(PLAIN_COMMA.fullmatch(cell) for cell in cells)
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The lines that begin from `start` to before `end`, in bytes; both begin a line with text or end the file."""
+
+    path: Path
+    start: int
+    end: int
+    line: int  # lines before the first
+
+    def rows(self, separator: str | None, shown: str) -> Iterator[Row]:
+        """Their cells. The line after the last is looked at, too: lines without text may stand only before no other."""
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            found = _full_rows(_split(self._lines(file), separator, self.line), shown, self.start > 0)
+            kept = next(found, None)
+            for row in found:
+                if kept is not None:
+                    yield kept
+                kept = row
+            if kept is not None and self.end == self.path.stat().st_size:
+                yield kept
+
+    def _lines(self, file: BinaryIO) -> Iterator[str]:
+        at = self.start
+        for line in file:
+            yield line.decode("utf-8" if at else "utf-8-sig")
+            if at >= self.end:
+                return
+            at += len(line)
+
+
+def _part(path: Path, reading: Reading) -> _Part | None:
+    """Where a part of the lines lies; None where the file is small, or cells may hold ends of lines."""
+    size, (at, parts) = path.stat().st_size, reading.part
+    if parts == 1 or size < parts * SMALLEST_PART:
+        return None
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data.find(b'"') >= 0 or re.search(rb"\r(?!\n)", data):
+            return None
+        start, end = (_line_with_text(data, size * cut // parts) for cut in (at, at + 1))
+        blocks = range(0, start, SMALLEST_PART)
+        line = sum(data[block : min(start, block + SMALLEST_PART)].count(b"\n") for block in blocks)
+    return _Part(path, start, end, line)
+
+
+def _line_with_text(data: mmap.mmap, at: int) -> int:
+    """The first place from `at` where a line begins that has text."""
+    if not at:
+        return 0
+    data.seek(at - 1)
+    data.readline()
+    while (start := data.tell()) < len(data) and not data.readline().strip():
+        pass
+    return start
 
 
 # ---- lines and cells -------------------------------------------------------------------------------------------------
@@ -141,19 +208,20 @@ def find_separator(lines: Sequence[str]) -> str | None:
     return "," if named and all(len(w) == 1 for w in words[1:]) else None
 
 
-def _split(lines: Iterable[str], separator: str | None) -> Iterator[Row]:
+def _split(lines: Iterable[str], separator: str | None, before: int = 0) -> Iterator[Row]:
+    """The cells of every line, and its number; `before`: so many lines go before."""
     if separator is None:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, before + 1):
             yield number, line.split()
     else:
         reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
         for cells in reader:
-            yield reader.line_num, cells
+            yield before + reader.line_num, cells
 
 
-def _full_rows(rows: Iterable[Row], path: str) -> Iterator[Row]:
+def _full_rows(rows: Iterable[Row], path: str, started: bool = False) -> Iterator[Row]:
     """Leaves out empty lines at both ends and comment lines at the top; an empty line in between is an error."""
-    started, gap = False, 0
+    gap = 0
     for line, cells in rows:
         if not (cells and cells[0].strip()) and not any(cell.strip() for cell in cells):
             gap = gap or line

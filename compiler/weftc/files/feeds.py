@@ -20,6 +20,7 @@ from weftc.core.errors import InputError
 from weftc.core.source import printable
 from weftc.core.types import Checked, FieldType
 from weftc.core.words import did_you_mean
+from weftc.files.table import Reading
 
 if TYPE_CHECKING:
     from weftc.files.preparing import Scaling
@@ -51,17 +52,38 @@ class Feeds:
         return None
 
 
-def gather(options: argparse.Namespace, checked: Checked, dims: Mapping[str, int], origin: str = "-D") -> Feeds:
-    """Reads all data files and holds them against the spec; `origin` is where the dimensions known so far are from."""
+def gather(
+    options: argparse.Namespace,
+    checked: Checked,
+    dims: Mapping[str, int],
+    origin: str = "-D",
+    part: tuple[int, int] = (0, 1),
+) -> Feeds:
+    """Reads all data files and holds them against the spec; `origin` is where the dimensions known so far are from.
+
+    `part`: which of how many parts of every open set this process reads, unless all rows are looked at together.
+    """
     paths = _assign(checked, options.data, options.init)
     columns = _of_inputs(checked, "--columns", options.columns, paths)
     ids = _of_inputs(checked, "--id", options.id, paths)
     joined = first_open(checked) if getattr(options, "join", False) else ""
     alone = {name for name in paths if checked.sets[checked.fields[name].home] == 1}
+    together = joined or ids or options.standardize or options.missing != "error"
+    places = [checked.fields[name].home for name in paths]
+
+    def parted(home: str) -> dict[str, Any]:
+        cut = not together and checked.is_open(home)
+        return {"part": part, "by_bytes": places.count(home) == 1} if cut else {}
+
     tables = {
         name: (_written_out(path) if name in alone else None)
-        or _read(checked.fields[name], path, options, columns.get(name), ids.get(name), name == joined)
-        for name, path in paths.items()
+        or _read(
+            checked.fields[name],
+            path,
+            options,
+            Reading(columns=columns.get(name), id=ids.get(name), whole=name == joined, **parted(home)),
+        )
+        for (name, path), home in zip(paths.items(), places, strict=True)
     }
     _same_rows(checked, tables)
     found = _Dimensions(dict(dims), dict.fromkeys(dims, origin))
@@ -244,13 +266,11 @@ def _written_out(word: str) -> DataTable | None:
         return None
 
 
-def _read(
-    field: FieldType, path: str, options: argparse.Namespace, columns: str | None, id: str | None, whole: bool
-) -> DataTable:
+def _read(field: FieldType, path: str, options: argparse.Namespace, wish: Reading) -> DataTable:
     from weftc.files.datafiles import read_table
-    from weftc.files.table import Reading
 
-    reading = Reading(columns, options.header, options.decimal, id, options.missing, field.name, whole, field.symbols)
+    asked = {"header": options.header, "decimal": options.decimal, "missing": options.missing}
+    reading = replace(wish, **asked, array=field.name, symbols=field.symbols)
     with progress(f"reading {Path(path).name}"):
         return read_table(Path(path), reading)
 
@@ -305,10 +325,10 @@ def _same_rows(checked: Checked, tables: Mapping[str, DataTable]) -> None:
     for name, table in tables.items():
         home = checked.fields[name].home
         other = seen.setdefault(home, name)
-        if len(tables[other].values) != len(table.values):
+        if tables[other].count != table.count:
             raise InputError(
-                f"{other} has {len(tables[other].values)} rows ({tables[other].path}), but {name} has "
-                f"{len(table.values)} ({table.path}); both belong to {home}, so they need the same number"
+                f"{other} has {tables[other].count} rows ({tables[other].path}), but {name} has "
+                f"{table.count} ({table.path}); both belong to {home}, so they need the same number"
             )
 
 

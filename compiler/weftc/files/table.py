@@ -36,6 +36,13 @@ class Reading:
     array: str = ""  # the array to prefer in an .npz file
     whole: bool = False  # whether every cell is kept as it is written, to be joined to results
     symbols: tuple[str, ...] = ()  # a single column holds these, and is read as their places from 0
+    part: tuple[int, int] = (0, 1)  # which of how many parts of the rows is read: one for each process
+    by_bytes: bool = False  # whether parts of text may be cut anywhere: no other file has to be cut at the same rows
+
+    def share(self, total: int) -> tuple[int, int]:
+        """The first row of this part of so many, and its end."""
+        at, parts = self.part
+        return total * at // parts, total * (at + 1) // parts
 
 
 AS_IT_IS = Reading()
@@ -60,10 +67,18 @@ class DataTable:
     cells: TextColumns | None = None  # all rows and columns of the file as written
     rows: NDArray[np.intp] | None = None  # where each row stands in the file, from 0, once some are left out
     notes: tuple[str, ...] = ()
+    part: bool = False  # whether these are some of the rows of the file
+    first: int = 0  # rows of the file before these
+    total: int | None = None  # rows of the whole file, where these are some of them
+
+    @property
+    def count(self) -> int:
+        """How many rows the file has, as far as is known."""
+        return len(self.values) if self.total is None else self.total
 
     def row_number(self, at: int) -> int:
         """The number of a row in its file, from 1; the header does not count."""
-        return 1 + (at if self.rows is None else int(self.rows[at]))
+        return 1 + self.first + (at if self.rows is None else int(self.rows[at]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import errno
 import mmap
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -125,17 +126,12 @@ def block_maker(value: Any) -> Callable[[], Iterator[Any]] | None:
     return None
 
 
-def chunks(value: Any) -> Iterator[Rows]:
-    """A Zarr or HDF5 array in blocks of whole chunks."""
-    return (np.asarray(value[part]) for part in _chunks(value))
-
-
-def _chunks(value: Any) -> Iterator[slice]:
-    """The rows in whole chunks, about BYTES at a time."""
-    each = int(value.chunks[0]) if value.chunks else 1
-    width = max(1, int(np.prod(value.shape[1:])))
-    step = max(1, BYTES // (8 * width * each)) * each
-    return (slice(start, min(value.shape[0], start + step)) for start in range(0, value.shape[0], step))
+def chunks(value: Any, first: int = 0, last: int | None = None) -> Iterator[Rows]:
+    """The rows of a Zarr or HDF5 array from `first` to `last`, in blocks of whole chunks, about BYTES at a time."""
+    each, end = int(value.chunks[0]) if value.chunks else 1, value.shape[0] if last is None else last
+    step = max(1, BYTES // (8 * max(1, int(np.prod(value.shape[1:]))) * each)) * each
+    cuts = [first, *range(first - first % each + step, end, step), end]
+    return (np.asarray(value[start:stop]) for start, stop in pairwise(cuts) if start < stop)
 
 
 def _columns(batch: Any) -> Rows:

@@ -215,7 +215,9 @@ def _fsum(rows: list[list[float]], device: torch.device) -> Tensor:
 
 
 def _whole(x: Tensor, terms: int) -> bool:
-    return bool((x.abs().max() * terms < 2.0**53) & (x == x.round()).all())
+    size = BLOCK if x.device.type == "cpu" else max(1, x.numel())
+    parts = (x[start : start + size] for start in range(0, x.numel(), size))
+    return all(bool((part.abs().max() * terms < 2.0**53) & (part == part.round()).all()) for part in parts)
 
 
 def binned_sum(blocks: list[tuple[Tensor, Tensor]], count: int, others: Others) -> Tensor:

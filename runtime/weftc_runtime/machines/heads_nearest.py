@@ -351,12 +351,13 @@ def best_head(call: HeadTask) -> HeadOutput:
         scores = _scorer(call, call.rows, ordered=True).values(slice(0, call.queries))
         return _valued(call, scores.amax(1))
     found = _search(call, 0.0) if call.groups is None else _found_in_groups(call, call.groups)
-    index = found.index.to(torch.int64)
-    index = index if call.groups is None else _counted_on(call, call.groups, index)
+    index = found.index
+    if call.groups is not None:
+        index = _counted_on(call, call.groups, index.to(torch.int64))
     number = torch.empty(call.queries, dtype=torch.float64, device=call.device)
 
     def score(rows: slice) -> None:
-        number[rows] = _paired(call, rows, index[rows])
+        number[rows] = _paired(call, rows, index[rows].to(torch.int64))
 
     each(score, blocks(call.queries, max(1, len(narrow.query.columns))), call.device)
     if call.groups is not None:
@@ -372,7 +373,12 @@ def _valued(call: HeadTask, number: Tensor) -> HeadOutput:
     """What a head adds that gives a number to every query."""
     if not all_finite(number):
         raise Uncovered("a score overflows")
-    return HeadOutput(call.narrow.weights.linear(number[:, None], "value"))
+    out, weights = number[:, None], call.narrow.weights
+    if len(call.narrow.writes) != 1:
+        return HeadOutput(weights.linear(out, "value"))
+    for block in blocks(len(number), 1):  # what is made of some numbers takes their place
+        out[block] = weights.linear(out[block], "value")
+    return HeadOutput(out)
 
 
 def _paired(call: HeadTask, rows: slice, index: Tensor) -> Tensor:
