@@ -20,6 +20,7 @@ from weftc.language.bind import BoundSpec, bind
 from weftc.language.check.check import check
 from weftc.language.parse.parse import parse
 from weftc.normal.form import NormalForm
+from weftc.normal.ordinary import softmax_alone
 from weftc.passes.finite_temperature import has_choices, tempered
 from weftc.passes.pipeline import Goal, lowered
 from weftc.passes.sharpness import MARGIN, candidates, sharpness_for
@@ -78,13 +79,14 @@ def compile(
     square: Literal["square", "relu2"] = "square",
     norm: Literal["rms", "layer"] = "rms",
     weights: Literal["shared", "unrolled"] = "shared",
+    heads: Literal["any", "softmax"] = "any",
 ) -> Checkpoint:
     """Compiles a spec to a transformer.
 
     `dims` and `params` set the spec's dimensions and parameters, `layers` how many layers the model runs by default
     (without it the spec's `repeat`, else 1). The rest are lowering styles (`weftc.core.styles`): transformers that
     look different and compute the same. `sharpness` belongs to hardmax="softmax"; "auto" is enough for a run on `data`
-    (input -> array), or without data for scores that lead by 0.001.
+    (input -> array), or without data for scores that lead by 0.001. heads="softmax" refuses what needs another head.
 
     >>> import weftc
     >>> model = weftc.compile("lloyd", dims={"d": 2, "k": 3})
@@ -107,7 +109,12 @@ def compile(
 
         certificate = calibrate(bound.checked, bound.dims, bound.params, data, depth)
         styles = replace(styles, sharpness=certificate.sharpness)
-    made = build(normal_form(bound, styles), depth)
+    normal = normal_form(bound, styles)
+    if heads == "softmax":
+        softmax_alone(normal)
+    elif heads != "any":
+        raise InputError(f"heads must be one of any, softmax, not {heads!r}")
+    made = build(normal, depth)
     return Checkpoint(
         made.program, made.tensors, written.name, written.source.text, bound.dims, bound.params, f"weftc {VERSION}"
     )

@@ -438,6 +438,12 @@ def guarded(kernel: Kernel) -> None:
     assert kernel.zeros(add(x, kernel.nothing(other))) != []
 
 
+def divided_by_powers(kernel: Kernel) -> None:
+    for other in ("w", "v", "x"):
+        for exponent in (2, 3, 4):
+            kernel.inverse(kernel.power(add(number(1), field_(kernel, other), field_(kernel, "u")), exponent))
+
+
 def rounded(kernel: Kernel) -> None:
     constants = Constants(kernel)
     constants.learn([Fraction(1, 3), 6, Fraction(7, 10)], [3])
@@ -451,6 +457,7 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     "no weight": without_weights,
     "quotient": of_every("inverse"),
     **dict.fromkeys(["quotient by itself"], divided),
+    "quotient by a power": divided_by_powers,
     **dict.fromkeys(["exponential", "exponential of a logarithm"], of_every("exp")),
     "logarithm": of_every("log"),
     **dict.fromkeys(["root", "root of a number"], of_every("sqrt")),

@@ -37,6 +37,7 @@ a run asks for another number (default: the spec's `repeat`, else 1). With --har
 the sharpness from a run on --data.
 --json prints {ok, file, bytes, name, dims, params, layers, options, conditions, idle,
 streams: [{name, size, width, slots: [{name, offset, width, role}]}], heads, ffns, steps,
+kernels: {head: [function of its scores]},
 cost: {levels, heads, feed_forwards, widths: {stream: width}, parameters}, warnings}."""
 
 
@@ -46,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_definitions(parser)
     parser.add_argument("--layers", type=natural, metavar="N", help="number of layers (default: `repeat`, else 1)")
     add_styles(parser)
+    parser.add_argument("--heads", choices=("any", "softmax"), help="refuse what needs a head that is no softmax")
     add_data(parser)
     parser.add_argument("-o", dest="output", metavar="FILE", help=f"model file to write (default NAME{MODEL_SUFFIX})")
     add_force(parser, "model file")
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         notes = feeds.notes
         measured = {**chosen.styles, "data": feeds.arrays}
         chosen = Settings(feeds.dims, chosen.params, chosen.layers, measured)
-    checkpoint = compile_target(Target(checked), chosen)
+    checkpoint = compile_target(Target(checked), chosen, options.heads or "any")
     idle = _idle(checked, chosen, checkpoint)
     checkpoint.save(path)
     made = {**account(checkpoint, path), "idle": idle, "warnings": list(notes)}
@@ -117,6 +119,13 @@ def account(checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
         "heads": cost.heads,
         "ffns": cost.feed_forwards,
         "steps": len(program.steps_of(0)),
+        "kernels": {
+            head.name: list(head.score.functions)
+            for _, step in program.places()
+            for sublayer in step.sublayers
+            for head in getattr(sublayer, "heads", ())
+            if head.score.functions
+        },
         "cost": cost.as_data,
     }
 
@@ -138,6 +147,8 @@ def describe(made: dict[str, Any]) -> str:
     work = ", ".join((_count(made["heads"], "head"), _count(made["ffns"], "feed-forward")))
     levels = f"{_count(cost['levels'], 'level')} of attention"
     lines.append(f"  each layer: {levels}, {work} in {_count(made['steps'], 'step')}")
+    for name, functions in made["kernels"].items():
+        lines.append(f"  head {name} weighs by a function of its scores ({', '.join(functions)}): a kernel, no softmax")
     lines.append(f"  {_count(cost['parameters'], 'parameter')} in all matrices")
     lines.append(f"  runs {_count(made['layers'], 'layer')} unless told otherwise")
     lines += [f"  equals the spec when {condition}" for condition in made["conditions"]]

@@ -54,7 +54,7 @@ def open_target(text: str) -> Target:
     return Target(check(parse(Source(checkpoint.spec_name, checkpoint.spec_text))), checkpoint)
 
 
-def compile_target(target: Target, settings: Settings) -> Checkpoint:
+def compile_target(target: Target, settings: Settings, heads: str = "any") -> Checkpoint:
     """The checkpoint of a target: the model's own, or the compiled spec."""
     if target.checkpoint is not None:
         return target.checkpoint
@@ -63,7 +63,12 @@ def compile_target(target: Target, settings: Settings) -> Checkpoint:
     try:
         with progress(f"compiling {target.name}"):
             return compile(
-                target.checked, dims=settings.dims, params=settings.params, layers=settings.layers, **settings.styles
+                target.checked,
+                dims=settings.dims,
+                params=settings.params,
+                layers=settings.layers,
+                heads=heads,  # type: ignore[arg-type]
+                **settings.styles,
             )
     except InputError as error:  # dimensions and parameters are all that is left to be wrong, and they are typed
         raise UsageError(told(error)) from None

@@ -13,7 +13,17 @@ from weftc.emit.conditions import conditions
 from weftc.emit.layout import StreamLayout
 from weftc.emit.matrices import Array, Columned, float_parts, into, lifted, number_parts
 from weftc.normal.form import NormalForm
-from weftc.normal.slots import Form, MagnitudeCondition, Map, NormalHead, NormalScore, NormalSlot, just, label
+from weftc.normal.slots import (
+    Form,
+    MagnitudeCondition,
+    Map,
+    NormalFactor,
+    NormalHead,
+    NormalScore,
+    NormalSlot,
+    just,
+    label,
+)
 from weftc.passes.allocate import Allocated, Register
 from weftc.passes.heads import EXACT
 from weftc.passes.schedule import AttentionBlock, ScheduledHead
@@ -183,15 +193,16 @@ class StepEmitter:
         """Dot parts are stacked into one Q and K; a coefficient that is no float gets further rows, if it decides."""
         query, key, put = self.columns[head.query], self.columns[head.keys], self.whole.put
         parts: list[ir.Part] = []
-        pairs: list[tuple[Form, Form, int]] = []
+        pairs: dict[tuple[NormalFactor, ...], list[tuple[Form, Form, int]]] = {}
         for dot in score.dots:
             queries = float_parts(dot.query) if exact else [dot.query]
             keys = float_parts(dot.key) if exact else [dot.key]
-            pairs += [(qf, kf, dot.width) for qf in queries for kf in keys]
-        if pairs:
-            q = put(f"{name}.q", query.rows([(p[0], p[2]) for p in pairs]))
-            k = put(f"{name}.k", key.rows([(p[1], p[2]) for p in pairs]))
-            parts.append(ir.Part("dot", q, k))
+            pairs.setdefault(dot.factors, []).extend((qf, kf, dot.width) for qf in queries for kf in keys)
+        for number, (factors, rows) in enumerate(pairs.items()):
+            place = f"{name}.{number}" if number else name
+            q = put(f"{place}.q", query.rows([(p[0], p[2]) for p in rows]))
+            k = put(f"{place}.k", key.rows([(p[1], p[2]) for p in rows]))
+            parts.append(ir.Part("dot", q, k, factors=self._factors(factors, head, place, exact)))
         for n, l2 in enumerate(score.l2s):
             q = put(f"{name}.l2.{n}.q", query.rows([(form, width) for form, _, width in l2.rows]))
             k = put(f"{name}.l2.{n}.k", key.rows([(form, width) for _, form, width in l2.rows]))
@@ -200,10 +211,19 @@ class StepEmitter:
                 side, slot = l2.scale
                 row = (query if side == "query" else key).row(just(slot))
                 scale = side, put(f"{name}.l2.{n}.scale", row)
+            functions = self._factors(l2.factors, head, f"{name}.l2.{n}", exact)
             for m, c in enumerate(number_parts(l2.coefficient) if exact else [l2.coefficient]):
                 value = put(f"{name}.l2.{n}.c{m or ''}", np.array(float(c)))
-                parts.append(ir.Part("l2", q, k, value, scale))
+                parts.append(ir.Part("l2", q, k, value, scale, functions))
         return ir.Score(tuple(parts))
+
+    def _factors(
+        self, factors: tuple[NormalFactor, ...], head: NormalHead, name: str, exact: bool
+    ) -> tuple[ir.Factor, ...]:
+        return tuple(
+            ir.Factor(factor.function, self._score(factor.score, head, f"{name}.{factor.function}.{n}", exact))
+            for n, factor in enumerate(factors)
+        )
 
     def _self_attention(self, stream: str, written: tuple[str, ...], value: Structured, name: str) -> ir.Head:
         """A head by which every token finds itself: by its one-hot id, or if no other looks the same, by -|x - x'|^2 or

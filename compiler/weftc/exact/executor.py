@@ -306,7 +306,7 @@ class Executor:
     def _head_reads(self, head: Head) -> set[tuple[str, str]]:
         found: set[tuple[str, str]] = set()
         for score in (head.score, *(mask.score for mask in head.masks)):
-            for part in score.parts:
+            for part in score.nested():
                 found |= self._columns_filled(head.query, self._matrix(part.q, "", head.query))
                 found |= self._columns_filled(head.keys, self._matrix(part.k, "", head.keys))
                 if part.scale is not None:
@@ -461,11 +461,14 @@ class Executor:
             assert part.coefficient is not None
             coefficient = exact(float(self.checkpoint.tensors[part.coefficient]))
             value = coefficient * total([(one - other).square() for one, other in pairs])
-        if part.scale is None:
-            return value
-        side, token = (head.query, query) if part.scale[0] == "query" else (head.keys, key)
-        (scale,) = _apply(self._matrix(part.scale[1], "", side), token)
-        return value * _known(scale)
+        if part.scale is not None:
+            side, token = (head.query, query) if part.scale[0] == "query" else (head.keys, key)
+            (scale,) = _apply(self._matrix(part.scale[1], "", side), token)
+            value = value * _known(scale)
+        for factor in part.factors:
+            (made,) = _function(factor.function, [self._score(factor.score, head, query, key)], None)
+            value = value * _known(made)
+        return value
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 

@@ -409,6 +409,14 @@ class _Writer:
                 factor = self.linear(q, row) if side == "query" else f"{self.linear(k, row)}.transpose(-1, -2)"
                 self.say(f"factor = {factor}", indent)
                 term = f"{term} * factor"
+            if part.factors:
+                plain = f"{name}_{number}"
+                self.say(f"{plain} = {term}", indent)
+                term = plain
+            for place, function in enumerate(part.factors):
+                inside = f"{name}_{number}_{place}"
+                self._score(function.score, inside, q, k, indent)
+                term = f"{term} * {FUNCTIONS[function.function].format(inside)}"
             self.say(f"{name} = {f'{name} + ' if number else ''}{term}", indent)
 
     def _eligible(self, head: Head, q: str, k: str, indent: int) -> bool:
@@ -467,8 +475,8 @@ class _Writer:
     def _attention(self, head: Head, name: str, q: str, k: str, restricted: bool, indent: int) -> None:
         """A softmax head as ordinary attention: distances, taken from differences, are its bias."""
         queries, keys = [], []
-        distances = Score(tuple(part for part in head.score.parts if part.kind == "l2"))
-        for number, part in enumerate(part for part in head.score.parts if part.kind == "dot"):
+        distances = Score(tuple(part for part in head.score.parts if part.kind == "l2" or part.factors))
+        for number, part in enumerate(part for part in head.score.parts if part not in distances.parts):
             a, b = f"q{number}", f"k{number}"
             self.say(f"{a}, {b} = {self.linear(q, part.q)}, {self.linear(k, part.k)}", indent)
             if part.scale is not None:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from weftc.core.source import NOWHERE, Span
-from weftc_runtime.format.program import Weighting
+from weftc_runtime.format.program import ScoreFunction, Weighting
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -100,12 +100,21 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
+class NormalFactor:
+    """A function of another score of the same tokens, which multiplies a part."""
+
+    function: ScoreFunction
+    score: NormalScore
+
+
+@dataclass(frozen=True, slots=True)
 class DotPart:
     """<query form, key form>, both `width` rows."""
 
     query: Form
     key: Form
     width: int
+    factors: tuple[NormalFactor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ class L2Part:
     coefficient: Fraction
     scale: tuple[Literal["query", "key"], NormalSlot] | None = None
     beside: tuple[tuple[Form, Form, int], ...] = ()
+    factors: tuple[NormalFactor, ...] = ()
 
     @property
     def rows(self) -> tuple[tuple[Form, Form, int], ...]:
@@ -142,6 +152,13 @@ class NormalScore:
             yield from (s for query, key, _ in l2.rows for s, _ in (*query, *key))
             if l2.scale:
                 yield l2.scale[1]
+        for factor in self.factors:
+            yield from factor.score.slots()
+
+    @property
+    def factors(self) -> tuple[NormalFactor, ...]:
+        """The functions of scores that multiply its parts."""
+        return tuple(factor for parts in (self.dots, self.l2s) for part in parts for factor in part.factors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,15 +311,19 @@ def _map_label(made: Map, slot: NormalSlot, names: Names) -> str:
 
 def show_score(score: NormalScore, names: Names = UNNAMED) -> str:
     """A score as text."""
-    parts = [f"<{show_form(p.query, names)}, {show_form(p.key, names)}>" for p in score.dots]
+    parts = [f"<{show_form(p.query, names)}, {show_form(p.key, names)}>{_shown(p.factors, names)}" for p in score.dots]
     for p in score.l2s:
         factor = "" if p.coefficient == 1 else "-" if p.coefficient == -1 else show_number(p.coefficient) + " * "
         scaled = f" * {p.scale[0]}.{label(p.scale[1], names)}" if p.scale else ""
         left = "; ".join(show_form(q, names) for q, _, _ in p.rows)
         right = "; ".join(show_form(k, names) for _, k, _ in p.rows)
         left, right = (f"[{left}]", f"[{right}]") if p.beside else (left, right)
-        parts.append(f"{factor}|{left} - {right}|^2{scaled}")
+        parts.append(f"{factor}|{left} - {right}|^2{scaled}{_shown(p.factors, names)}")
     return " + ".join(parts).replace("+ -", "- ") or "0"
+
+
+def _shown(factors: tuple[NormalFactor, ...], names: Names) -> str:
+    return "".join(f" * {factor.function}({show_score(factor.score, names)})" for factor in factors)
 
 
 def argument(how: Weighting) -> str:

@@ -17,9 +17,21 @@ from weftc.normal.slots import Leaf, Map
 from weftc.passes.context import Context, NoAttentionForm, Opening, slot_poly
 from weftc.passes.entries import dots_of_entries, entries_product
 from weftc.passes.fallbacks import ONE_EACH, SEVERAL, emptiness, needed, otherwise, over_keys
-from weftc.passes.heads import apart, centred, is_positive, linear, note, resolve, tabulate, total
+from weftc.passes.heads import (
+    apart,
+    centred,
+    function_of_pair,
+    has_functions,
+    is_positive,
+    linear,
+    note,
+    resolve,
+    tabulate,
+    total,
+)
 from weftc.passes.polynomial import ONE as UNIT
 from weftc.passes.polynomial import (
+    Applied,
     Atom,
     Dot,
     Exp,
@@ -138,7 +150,7 @@ def _product(cx: Context, node: Node) -> Poly:
                 return left * right
             if left.terms == right.terms and not left.width:
                 return _square(cx, left)
-            return _factor(cx, left) * _factor(cx, right)
+            return _factor(cx, left, right) * _factor(cx, right, left)
         case "entries":
             return entries_product(cx, _factor(cx, left), _factor(cx, right))
         case "inner" if (symbol := next((f for f in factors if f.op == "symbol"), None)) is not None:
@@ -151,12 +163,22 @@ def _product(cx: Context, node: Node) -> Poly:
 
 
 def _quotient(cx: Context, node: Node) -> Poly:
-    left, right = poly(cx, node.operands[0]), poly(cx, node.operands[1])
-    known = node.operands[1].shape
+    left, divisor = poly(cx, node.operands[0]), node.operands[1]
+    known = divisor.shape
+    power = divisor.detail if divisor.op == "product" else None
+    if isinstance(power, tuple) and power[0] == "power":  # 1 / S^n is (1 / S)^n where a head computes 1 / S
+        base = poly(cx, divisor.operands[0])
+        found = divide(cx, Poly.const(1), base, known.positive and known.defined) if len(base.axes) == 2 else Poly()
+        if has_functions(found):
+            return _factor(cx, left, found) * found.power(power[1])
+    right = poly(cx, divisor)
     if node.detail == "entries":
         return entries_product(cx, _factor(cx, left), _reciprocals(cx, right))
     try:
-        return divide(cx, left if right.is_const else _factor(cx, left), right, known.positive and known.defined)
+        pair = len(right.axes) == 2 and not any(map(cx.tokens, right.axes))
+        if len(left.axes) != 2 or not pair:
+            left = left if right.is_const else _factor(cx, left)
+        return divide(cx, left, right, known.positive and known.defined)
     except NoAttentionForm as refused:
         refused.span = refused.span or node.operands[1].span
         raise
@@ -207,7 +229,7 @@ def _length(cx: Context, p: Poly) -> Poly:
     square = _square(cx, p)
     whole = cx.styles.scores == "l2" and any(isinstance(a, KeptDistance) for a in square.atoms)
     if len(square.axes) == 2 and not whole:
-        square = tabulate(cx, square, "relu")
+        square = function_of_pair(cx, "relu", square)
     return _apply(cx, "sqrt", square)
 
 
@@ -255,8 +277,11 @@ def _whole(cx: Context, p: Poly) -> Poly:
     return (left - right).scale(sign)
 
 
-def _factor(cx: Context, p: Poly) -> Poly:
-    """A sum as one factor, unless it holds sums over keys of the same token: those are rounded already."""
+def _factor(cx: Context, p: Poly, beside: Poly | None = None) -> Poly:
+    """A sum as one factor, unless it holds sums over keys of the same token: those are rounded already. `beside`
+    functions of scores a difference stays one: the head takes it of every pair (`sums`)."""
+    if beside is not None and has_functions(beside) and len(p.axes) == 2:
+        return p
     sums = any(isinstance(x, PendingSum) for a in p.atoms for x in ((a.left, a.right) if isinstance(a, Dot) else (a,)))
     return p if sums and len(p.axes) == 1 else _whole(cx, p)
 
@@ -281,7 +306,7 @@ def _apply(cx: Context, function: str, p: Poly) -> Poly:
     if p.is_const:
         return Poly.const(_constant(function, p.constant))
     if len(p.axes) == 2:
-        return Poly.atom(Exp(p.frozen)) if function == "exp" else tabulate(cx, p, function)
+        return Poly.atom(Exp(p.frozen)) if function == "exp" else function_of_pair(cx, function, p)
     i = token_of(cx, p)
     return slot_poly(cx.function(i.set, function, linear(cx, p, i)), i, p.width)
 
@@ -335,7 +360,9 @@ def _guarded(cx: Context, node: Node) -> tuple[Poly, list[Opening]]:
     """What stands before an `else`, and what may leave it without a value; 0 is computed there."""
     inside = replace(cx, guarded=True, noted=[])
     body = poly(inside, node)
-    body = body.replace(lambda a: resolve(inside, Poly.atom(a)) if isinstance(a, KeptDistance | Exp) else None)
+    body = body.replace(
+        lambda a: resolve(inside, Poly.atom(a)) if isinstance(a, KeptDistance | Exp | Applied) else None
+    )
     return body, inside.noted
 
 
@@ -451,13 +478,27 @@ def _normalize(cx: Context, p: Poly, masks: tuple[MaskRule, ...], q: Axis, k: Ax
     For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free.
     """
     found = _softened(cx, p, masks)
-    if found is None:
-        return weigh("normalize", p.frozen, masks)
+    if found is None or has_functions(found[1]):
+        return weigh("normalize", _lowered_exponential(cx, p, masks, q, k).frozen, masks)
     rule, rest = found
     if rest.is_const:
         return rule
     soft = Poly.atom(Weight(rule.with_last() if rule.masks else rule, q, k))
     return weigh("normalize", (soft * rest).frozen, masks)
+
+
+def _lowered_exponential(cx: Context, p: Poly, masks: tuple[MaskRule, ...], q: Axis, k: Axis) -> Poly:
+    """exp(S) * g as exp(S - lse S) * g: a factor per query is free, and the largest weights do not underflow."""
+    found = _softened(cx, p, masks)
+    if found is None:
+        return p
+    rule, rest = found
+    single = rest.single
+    plain = () if single is None else tuple(z for z in single[0] if not isinstance(z[0], Applied))
+    seen = (*masks, MaskRule(Poly.term((plain, None)).frozen)) if plain else masks
+    lse = weigh("lse", rule.score, seen)
+    most = total(replace(cx, noted=[]), PendingSum(q, k, lse.with_last() if seen else lse))
+    return Poly.atom(Exp(resolve(cx, thaw(rule.score) - most).frozen)) * rest
 
 
 def _softened(cx: Context, p: Poly, masks: tuple[MaskRule, ...]) -> tuple[HeadRule, Poly] | None:
@@ -511,7 +552,10 @@ def _reduce(cx: Context, node: Node) -> Poly:
         raise NoAttentionForm(SEVERAL, ONE_EACH, code="L303")
     if kind in ("max", "min", "logsumexp"):
         return _extreme(cx, kind, body, k, masks)
-    if body.axes == {k} or _sides(body) is not None:  # differences of stored values are taken before the sum
+    differs = has_functions(weights) and len(body.axes) == 2
+    if body.axes == {k} or (
+        _sides(body) is not None and not differs
+    ):  # differences of stored values are taken before the sum
         body = _factor(cx, body)
     if by is not None:
         return sum_over(cx, body * poly(cx, by), k, masks)
@@ -521,8 +565,16 @@ def _reduce(cx: Context, node: Node) -> Poly:
         return sum_over(cx, body, k) * _one_over(cx, k)
     weighing = weights.axes | mask_axes(masks)
     q = query_of(cx, weighing if weighing - {k} else body.axes, k, "this mean")
+    if differs:  # differences are weighed as they are: see `sums`
+        weights = _lowered_exponential(cx, weights, masks, q, k)
+        rule = weigh("normalize", weights.frozen, masks, node.span)
+        note(cx, rule, q, k)
+        mass = sum_over(cx, weights, k, masks)
+        if cx.guarded and rule.may_be_empty:
+            mass = mass + emptiness(cx, rule, q, k)
+        return divide(cx, sum_over(cx, body * weights, k, masks), mass, nonzero=True)
     soft = _softened(cx, weights, masks)
-    if soft is not None and not soft[1].is_const:
+    if soft is not None and not soft[1].is_const and not has_functions(soft[1]):
         return _mean_by(cx, body, replace(soft[0], span=node.span), soft[1], q, k)
     rule = replace(_normalize(cx, weights, masks, q, k), span=node.span)
     note(cx, rule, q, k)
@@ -540,7 +592,7 @@ def _mean_by(cx: Context, body: Poly, rule: HeadRule, factor: Poly, q: Axis, k: 
 
 
 def _is_pair(p: Poly) -> bool:
-    return any(isinstance(a, Dot | KeptDistance | Exp | Weight) and len(axes(a)) == 2 for a in p.atoms)
+    return any(isinstance(a, Dot | KeptDistance | Exp | Applied | Weight) and len(axes(a)) == 2 for a in p.atoms)
 
 
 def _one_over(cx: Context, k: Axis) -> Poly:

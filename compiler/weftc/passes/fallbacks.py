@@ -16,6 +16,7 @@ from weftc.normal.slots import Form, Map, NormalSlot
 from weftc.passes.context import Context, NoAttentionForm, Opening, slot_poly
 from weftc.passes.heads import linear, rows, total
 from weftc.passes.polynomial import (
+    Applied,
     Atom,
     Dot,
     Exp,
@@ -95,7 +96,9 @@ def needed(cx: Context, p: Poly, noted: Sequence[Opening], more: Sequence[Openin
 def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = ()) -> Poly:
     """p else fallback; `noted` is what may leave p without a value."""
     names = {v for q in (p, fallback) for a in q.atoms if isinstance(a, Dot) and (v := _column(a)) is not None}
-    if len(names) == 1 and not any(isinstance(a, Weight | Exp | KeptDistance) for q in (p, fallback) for a in q.atoms):
+    if len(names) == 1 and not any(
+        isinstance(a, Weight | Exp | Applied | KeptDistance) for q in (p, fallback) for a in q.atoms
+    ):
         (name,) = names
         whole, other = _without(p, name), _without(fallback, name)
         if whole is not None and other is not None and name.axis not in whole.axes | other.axes:

@@ -11,14 +11,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, cast
 
 from weftc.core.source import NOWHERE
 from weftc.graph.node import Axis
-from weftc.normal.slots import Attended, Form, Leaf, MagnitudeCondition, Map, NormalHead, NormalMask, NormalSlot, just
+from weftc.normal.slots import (
+    Attended,
+    Form,
+    Leaf,
+    MagnitudeCondition,
+    Map,
+    NormalHead,
+    NormalMask,
+    NormalScore,
+    NormalSlot,
+    just,
+)
 from weftc.passes.context import Context, NoAttentionForm, slot_poly
 from weftc.passes.members import SelfKey, offset, unmasked
 from weftc.passes.polynomial import (
+    Applied,
     Atom,
     Dot,
     Exp,
@@ -40,7 +52,7 @@ from weftc.passes.polynomial import (
     weigh,
 )
 from weftc.passes.scores import cleared, linear_form, score_of
-from weftc_runtime.format.program import SHIFT_FREE
+from weftc_runtime.format.program import SHIFT_FREE, ScoreFunction
 
 EXACT = frozenset({"argmax", "top", "normmax"})  # these decide: their scores must not be rounded
 BELONGS = (
@@ -97,9 +109,9 @@ def resolve(cx: Context, p: Poly, only: Axis | None = None) -> Poly:
         if isinstance(a, KeptDistance):
             left, right = resolve(cx, thaw(a.left)).frozen, resolve(cx, thaw(a.right)).frozen
             return Poly.atom(KeptDistance(left, right, a.i, a.j)) if (left, right) != (a.left, a.right) else None
-        if isinstance(a, Exp):
+        if isinstance(a, Exp | Applied):
             body = resolve(cx, thaw(a.body)).frozen
-            return Poly.atom(Exp(body)) if body != a.body else None
+            return Poly.atom(replace(a, body=body)) if body != a.body else None
         return None
 
     return p.replace(swap)
@@ -161,7 +173,7 @@ def _make_head(cx: Context, q: Axis, k: Axis, rule: HeadRule) -> NormalHead:
         own = linear(cx, thaw(rule.self_key), q)
     shift_free = rule.kind in SHIFT_FREE and not isinstance(own, tuple) and not members
     exact = rule.kind in EXACT
-    score = score_of(cx, _stored_score(cx, rule.score, exact), q, k, shift_free=shift_free, exact=exact)
+    score = _score(cx, rule.score, q, k, shift_free=shift_free, exact=exact)
     how = rule.how
     if exact:
         score, factor = cleared(score)
@@ -176,15 +188,20 @@ def _make_head(cx: Context, q: Axis, k: Axis, rule: HeadRule) -> NormalHead:
 def _mask(cx: Context, m: MaskRule, q: Axis, k: Axis) -> NormalMask:
     if m.other:
         return NormalMask("other")
-    score, _ = cleared(score_of(cx, _stored_score(cx, m.poly, True), q, k, shift_free=False, exact=True))
+    score, _ = cleared(_score(cx, m.poly, q, k, shift_free=False, exact=True))
     op: Literal[">", ">="] = ">" if m.strict else ">="
     return NormalMask(op, score)
 
 
-def _stored_score(cx: Context, frozen: Frozen, deciding: bool) -> Poly:
-    """A score over stored values."""
-    inside = replace(cx, deciding=deciding)
-    return stored(inside, resolve(inside, thaw(frozen)))
+def _score(cx: Context, frozen: Frozen, q: Axis, k: Axis, *, shift_free: bool, exact: bool) -> NormalScore:
+    """A score over stored values; `exact`: it decides."""
+    inside = replace(cx, deciding=exact)
+
+    def inner(body: Frozen) -> NormalScore:
+        return _score(cx, body, q, k, shift_free=False, exact=exact)
+
+    p = stored(inside, resolve(inside, thaw(frozen)))
+    return score_of(cx, p, q, k, inner, shift_free=shift_free, exact=exact)
 
 
 # ---- centre: differences that have to be multiplied out --------------------------------------------------------------
@@ -292,6 +309,20 @@ def tabulate(cx: Context, p: Poly, function: str = "copy", order: tuple[Axis, Ax
     return cx.row(cx.function(i.set, function, form), i, j)
 
 
+def function_of_pair(cx: Context, function: str, p: Poly) -> Poly:
+    """A function of two tokens: a row, if one of their sets is fixed; else the head computes it that needs it."""
+    return (
+        tabulate(cx, p, function)
+        if any(map(cx.tokens, p.axes))
+        else Poly.atom(Applied(cast(ScoreFunction, function), p.frozen))
+    )
+
+
+def has_functions(p: Poly) -> bool:
+    """Whether functions of two tokens of open sets are factors in a polynomial."""
+    return any(isinstance(a, Applied) for a in p.atoms)
+
+
 def apart(cx: Context, p: Poly) -> Poly:
     """A pair expression with rows of their own for distances that are multiplied out: what is added comes after."""
     if cx.styles.scores == "l2" or len(p.terms) < 2:
@@ -308,18 +339,24 @@ def stored(cx: Context, p: Poly) -> Poly:
     def swap(a: Atom) -> Poly | None:
         if isinstance(a, KeptDistance) and (cx.styles.scores == "dot" or a in far):
             return multiplied_out(cx, a)
+        if isinstance(a, Exp) and not any(cx.tokens(i) for i in axes(a)):
+            return Poly.atom(Applied("exp", a.body))
         return tabulate(cx, Poly.atom(a)) if isinstance(a, Weight | Exp) else None
 
     return resolve(cx, merge_rows(cx, p.replace(swap)))
 
 
 def crowded_distances(p: Poly) -> set[Atom]:
-    """Distances that stand beside another function of two tokens (or themselves)."""
+    """Distances that stand beside another function of two tokens (or themselves), but for what a head multiplies."""
+
+    def crowds(b: Atom) -> bool:
+        return len(axes(b)) > 1 and not isinstance(b, Applied)
+
     return {
         a
         for scalars, _ in p.terms
         for a, n in scalars
-        if isinstance(a, KeptDistance) and (n != 1 or any(len(axes(b)) > 1 for b, _ in scalars if b != a))
+        if isinstance(a, KeptDistance) and (n != 1 or any(crowds(b) for b, _ in scalars if b != a))
     }
 
 

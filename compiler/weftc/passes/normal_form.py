@@ -140,6 +140,8 @@ def _housed(cx: Context, root: Root) -> Root:
 
 def _pattern(cx: Context, name: str, p: Poly, i: Axis, j: Axis) -> Pattern:
     """An output over two open sets: the weights of a head, times factors of the first token."""
+    if not any(isinstance(a, Weight | Exp) for a in p.atoms):  # the scores themselves
+        return Pattern(name, head_of(cx, i, j, weigh("sum", p.frozen)), just(cx.one(i.set)))
     single = p.single
     weights = [a for a in p.atoms if isinstance(a, Weight | Exp)]
     if single is None or single[1] or len(weights) != 1 or dict(single[0])[weights[0]] != 1:

@@ -21,6 +21,7 @@ from weftc.normal.slots import (
     Form,
     Leaf,
     Map,
+    NormalFactor,
     NormalHead,
     NormalMask,
     NormalScore,
@@ -106,7 +107,10 @@ class _Moving:
         return form((self.slot(s), c) for s, c in terms)
 
     def score(self, score: NormalScore) -> NormalScore:
-        dots = tuple(replace(p, query=self.form(p.query), key=self.form(p.key)) for p in score.dots)
+        dots = tuple(
+            replace(p, query=self.form(p.query), key=self.form(p.key), factors=self.factors(p.factors))
+            for p in score.dots
+        )
         l2s = tuple(
             replace(
                 p,
@@ -114,10 +118,14 @@ class _Moving:
                 key=self.form(p.key),
                 scale=p.scale and (p.scale[0], self.slot(p.scale[1])),
                 beside=tuple((self.form(q), self.form(k), w) for q, k, w in p.beside),
+                factors=self.factors(p.factors),
             )
             for p in score.l2s
         )
         return NormalScore(dots, l2s)
+
+    def factors(self, factors: tuple[NormalFactor, ...]) -> tuple[NormalFactor, ...]:
+        return tuple(replace(factor, score=self.score(factor.score)) for factor in factors)
 
     def head(self, head: NormalHead) -> NormalHead:
         score = self.score(head.score)
@@ -131,7 +139,7 @@ class _Moving:
             if own:
                 score = NormalScore((*score.dots, DotPart(self.form(own), just(self._null(head.keys)), 1)))
             own = None
-        elif head.keys in self.nulls and head.how.kind not in BLIND:
+        elif head.keys in self.nulls and (head.how.kind not in BLIND or score.factors):
             seen = DotPart(just(self._one(head.query)), just(self._one(head.keys)), 1)
             masks = (*masks, NormalMask(">", NormalScore((seen,))))
         bounds = tuple(replace(b, slots=tuple(map(self.slot, b.slots))) for b in head.bounds)

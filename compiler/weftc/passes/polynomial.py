@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from weftc.core.source import NOWHERE, Span
 from weftc.graph.node import Axis
 from weftc.normal.slots import NormalSlot
-from weftc_runtime.format.program import Weighting
+from weftc_runtime.format.program import ScoreFunction, Weighting
 
 Frozen: TypeAlias = "tuple[tuple[Monomial, Fraction], ...]"
 Key: TypeAlias = tuple[Any, ...]
@@ -133,6 +133,14 @@ class Exp:
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """A function of an expression of two tokens of open sets: a head computes it of its scores."""
+
+    function: ScoreFunction
+    body: Frozen
+
+
+@dataclass(frozen=True, slots=True)
 class Weight:
     """The weight that query token `query` gives to key token `key`."""
 
@@ -141,7 +149,7 @@ class Weight:
     key: Axis
 
 
-Atom: TypeAlias = Scalar | Size | Vector | OneHotId | PendingSum | Entries | Dot | KeptDistance | Exp | Weight
+Atom: TypeAlias = Scalar | Size | Vector | OneHotId | PendingSum | Entries | Dot | KeptDistance | Exp | Applied | Weight
 Scalars: TypeAlias = tuple[tuple[Atom, int], ...]
 Monomial: TypeAlias = tuple[Scalars, VectorAtom | None]
 ONE: Monomial = ((), None)
@@ -208,7 +216,7 @@ def axes(atom: Atom) -> frozenset[Axis]:
             return frozenset((atom.i, atom.j))
         case Weight():
             return frozenset((atom.query, atom.key))
-        case Exp(body):
+        case Exp(body) | Applied(_, body):
             return thaw(body).axes
     return frozenset()
 
@@ -230,6 +238,8 @@ def key(atom: Atom) -> Key:
             return (1, key(left), key(right))
         case Exp(body):
             return (2, frozen_key(body))
+        case Applied(function, body):
+            return (10, function, frozen_key(body))
         case OneHotId(axis, _):
             return (3, axis)
         case Scalar(slot, axis):

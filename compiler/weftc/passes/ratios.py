@@ -13,7 +13,7 @@ from weftc.core.vocabulary import FUNCTIONS
 from weftc.graph.node import Axis
 from weftc.normal.slots import Map
 from weftc.passes.context import Context, NoAttentionForm
-from weftc.passes.heads import is_positive, linear, resolved, tabulate, total
+from weftc.passes.heads import function_of_pair, is_positive, linear, resolved, total
 from weftc.passes.polynomial import (
     Dot,
     HeadRule,
@@ -79,7 +79,7 @@ def divide(cx: Context, x: Poly, y: Poly, nonzero: bool = False) -> Poly:
                     out = out * reciprocal(cx, Poly.atom(atom)).power(n)
             return out
     if len(y.axes) == 2 and not (cx.guarded and not nonzero):
-        return x * tabulate(cx, y, "reciprocal")
+        return x * function_of_pair(cx, "reciprocal", y)
     return x * reciprocal(cx, y, nonzero)
 
 

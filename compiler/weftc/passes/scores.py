@@ -9,17 +9,20 @@ refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from typing import Literal
 
 from weftc.graph.node import Axis
-from weftc.normal.slots import DotPart, Form, L2Part, Map, NormalScore, NormalSlot, form, just, sources
+from weftc.normal.slots import DotPart, Form, L2Part, Map, NormalFactor, NormalScore, NormalSlot, form, just, sources
 from weftc.passes.context import IN_PAIRS, Context, NoAttentionForm
 from weftc.passes.polynomial import (
+    Applied,
     Atom,
     Dot,
+    Frozen,
     KeptDistance,
     Poly,
     Scalar,
@@ -33,6 +36,7 @@ from weftc.passes.polynomial import (
 )
 
 PARTIAL = ("reciprocal", "log", "sqrt")  # functions that have no value somewhere
+INEXACT = "float64 cannot hold a factor of this decision exactly"
 RESCALE = "write the numbers in other units, so that their products stay between 1e-300 and 1e300"
 
 
@@ -85,22 +89,47 @@ def linear_form(cx: Context, p: Poly, i: Axis) -> Form:
     return form(terms)
 
 
-def score_of(cx: Context, p: Poly, q: Axis, k: Axis, *, shift_free: bool, exact: bool) -> NormalScore:
+def score_of(
+    cx: Context,
+    p: Poly,
+    q: Axis,
+    k: Axis,
+    inner: Callable[[Frozen], NormalScore],
+    *,
+    shift_free: bool,
+    exact: bool,
+) -> NormalScore:
     """The score of query q and key k. Terms of the query alone are dropped when the weighting does not see them
-    (`shift_free`). `exact` scores decide, so differences are kept only if their coefficients are floats exactly."""
+    (`shift_free`). `exact` scores decide, so differences are kept only if their coefficients are floats exactly.
+    `inner` is the score that a function is of."""
     if p.width:
         raise NoAttentionForm("a score must be a number, not a vector")
     if exact and not all(is_sum_of_floats(c) for c in p.terms.values()):
-        raise NoAttentionForm("float64 cannot hold a factor of this decision exactly", RESCALE, code="L302")
+        raise NoAttentionForm(INEXACT, RESCALE, code="L302")
     l2s: list[L2Part] = []
-    rest = Poly()
+    rest: dict[tuple[NormalFactor, ...], Poly] = {}
     for (scalars, vector), c in p.frozen:
-        part = _difference(cx, scalars, c, q, k, exact)
+        plain = tuple(z for z in scalars if not isinstance(z[0], Applied))
+        factors = tuple(_factor(a, inner, exact) for a, n in scalars if isinstance(a, Applied) for _ in range(n))
+        part = _difference(cx, plain, c, q, k, exact)
         if part:
-            l2s.append(part)
+            l2s.append(replace(part, factors=factors))
         else:
-            rest = rest + Poly.term((scalars, vector), c)
-    return NormalScore(_products(cx, expand_distances(rest), q, k, shift_free), tuple(l2s))
+            rest[factors] = rest.get(factors, Poly()) + Poly.term((plain, vector), c)
+    dots: list[DotPart] = []
+    for factors, terms in rest.items():
+        made = _products(cx, expand_distances(terms), q, k, shift_free and not factors)
+        dots += [replace(part, factors=factors) for part in made]
+    return NormalScore(tuple(dots), tuple(l2s))
+
+
+def _factor(a: Applied, inner: Callable[[Frozen], NormalScore], exact: bool) -> NormalFactor:
+    """A function of a score; where it decides, the numbers in it cannot be cleared and have to be floats."""
+    score = inner(a.body)
+    numbers = [c for part in score.dots for side in (part.query, part.key) for _, c in side]
+    if exact and not all(map(is_float, (*numbers, *(part.coefficient for part in score.l2s)))):
+        raise NoAttentionForm(INEXACT, RESCALE, code="L302")
+    return NormalFactor(a.function, score)
 
 
 def _difference(cx: Context, scalars: Scalars, c: Fraction, q: Axis, k: Axis, exact: bool) -> L2Part | None:

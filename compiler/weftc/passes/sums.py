@@ -7,6 +7,8 @@
     products, number          sum         key factors * the other key vectors          contract
     nothing                   sum of 1    key factors, vector                          multiply
 
+Functions of two tokens of open sets are factors of the score.
+
 Factors that belong to no token (counts) go into the value, so that the head alone finishes the sum.
 """
 
@@ -18,11 +20,12 @@ from fractions import Fraction
 
 from weftc.graph.node import Axis
 from weftc.normal.slots import Map
-from weftc.passes.context import Context, NoAttentionForm
+from weftc.passes.context import IN_PAIRS, Context, NoAttentionForm, slot_poly
 from weftc.passes.cost import cost_of
 from weftc.passes.entries import entries_product
-from weftc.passes.heads import crowded_distances, merge_rows, multiplied_out, resolve, tabulate, total
+from weftc.passes.heads import crowded_distances, linear, merge_rows, multiplied_out, resolve, tabulate, total
 from weftc.passes.polynomial import (
+    Applied,
     Atom,
     Dot,
     Entries,
@@ -33,6 +36,7 @@ from weftc.passes.polynomial import (
     OneHotId,
     PendingSum,
     Poly,
+    Scalar,
     Scalars,
     Size,
     Vector,
@@ -44,6 +48,7 @@ from weftc.passes.polynomial import (
     weigh,
 )
 
+MOST_COORDINATES = 64  # of a vector with a head for each
 STORE_FIRST = "store an intermediate field first, in a step of its own"
 
 
@@ -71,10 +76,55 @@ def sum_over(cx: Context, body: Poly, k: Axis, masks: tuple[MaskRule, ...] = ())
             f"a sum over {cx.said([k])} has to land on another token",
             f"declare a second index over the set of {cx.said([k])} and use it on one side",
         )
+    if named is None and _mixes(body, q, k):
+        return _of_differences(cx, body, q, k, masks)
     out = Poly()
     for (scalars, v), c in _separate(cx, body, q, k).frozen:
         out = out + _one(cx, scalars, v, c, q, k, named, masks)
     return out
+
+
+def _mixes(body: Poly, q: Axis, k: Axis) -> bool:
+    """Whether values of both tokens are added up beside functions of scores: such terms may nearly cancel."""
+    terms = [(s, v) for s, v in body.terms if any(isinstance(a, Applied) for a, _ in s)]
+    if not terms or len(terms) < len(body.terms) or any(isinstance(a, Weight) for a in body.atoms):
+        return False
+    sides = {frozenset(axes(v)) for _, v in terms if v} or {
+        frozenset().union(*(axes(a) for a, _ in s if not isinstance(a, Applied))) for s, _ in terms
+    }
+    return len(sides) > 1
+
+
+def _of_differences(cx: Context, body: Poly, q: Axis, k: Axis, masks: tuple[MaskRule, ...]) -> Poly:
+    """A sum whose terms hold values of both tokens: the score of a head is the whole number, so that a difference of
+    near values is taken before it is added up; of vectors, with a head for every coordinate."""
+
+    def whole(p: Poly) -> Poly:
+        shared = set.intersection(*(set(scalars) for scalars, _ in p.terms))
+        of_key = monomial(z for z in shared if axes(z[0]) == {k})[0]
+        of_query = monomial(z for z in shared if axes(z[0]) == {q})[0]
+        rest = Poly({(tuple(z for z in s if z not in (*of_key, *of_query)), v): c for (s, v), c in p.terms.items()})
+        score = _separate(cx, rest, q, k).frozen
+        return Poly.term((of_query, None)) * total(cx, PendingSum(q, k, weigh("sum", score, masks), of_key))
+
+    if not body.width:
+        return whole(body)
+    if body.width > MOST_COORDINATES:
+        raise NoAttentionForm(
+            f"differences of {body.width} coordinates beside a function of two tokens need a head each;"
+            f" the most is {MOST_COORDINATES}",
+            "take the difference apart: (sum[l] w * v[l]) - (sum[l] w) * v[i]",
+        )
+    forms = []
+    for place in range(body.width):
+        p = Poly()
+        for (scalars, v), c in body.frozen:
+            assert v is not None
+            if not isinstance(v, Vector):
+                raise NoAttentionForm(IN_PAIRS, STORE_FIRST)
+            p = p + Poly.term(monomial((*scalars, (Scalar(cx.pick(v.slot, place), v.axis), 1))), c)
+        forms.append(linear(cx, whole(p), q))
+    return slot_poly(cx.derive(q.set, body.width, Map("stack", forms=tuple(forms))), q, body.width)
 
 
 def _separate(cx: Context, body: Poly, q: Axis, k: Axis) -> Poly:
@@ -110,7 +160,7 @@ def _as_exponentials(cx: Context, body: Poly) -> Poly:
     """Softmaxes beside other weights as exp(S - lse S): a product of exponentials is one exponential."""
 
     def several(scalars: Scalars) -> bool:
-        return sum(n for a, n in scalars if isinstance(a, Weight | Exp)) > 1
+        return sum(n for a, n in scalars if isinstance(a, Weight | Exp | Applied)) > 1
 
     found = {a for scalars, _ in body.terms if several(scalars) for a, _ in scalars if isinstance(a, Weight)}
 
@@ -131,12 +181,12 @@ def _weighted_exponentials(cx: Context, body: Poly, q: Axis, k: Axis) -> Poly:
         a
         for scalars, _ in body.terms
         for a, _ in scalars
-        if isinstance(a, Exp) and any(isinstance(b, Weight) for b, _ in scalars)
+        if isinstance(a, Exp | Applied) and any(isinstance(b, Weight) for b, _ in scalars)
     }
     if beside and cx.tokens(q) is None and cx.tokens(k) is None:
         raise NoAttentionForm(
-            "a weighting times an exponential of two tokens of open sets has no attention form",
-            "a softmax times an exponential has; otherwise store one of the two first, in a pair field",
+            "a weighting times a function of two tokens of open sets has no attention form",
+            "a softmax without `where` times such a function has; else store one of the two first, in a pair field",
         )
     return body.replace(lambda a: tabulate(cx, Poly.atom(a)) if a in beside else None) if beside else body
 
@@ -152,6 +202,7 @@ class _Factors:
     columns: list[Dot] = field(default_factory=list)  # of rows on the key, named by a third token
     distance: KeptDistance | None = None
     exponent: Poly = field(default_factory=Poly)
+    functions: list[tuple[Atom, int]] = field(default_factory=list)
 
 
 def _factors(cx: Context, scalars: Scalars, q: Axis, k: Axis, named: Axis | None) -> _Factors:
@@ -170,6 +221,8 @@ def _factors(cx: Context, scalars: Scalars, q: Axis, k: Axis, named: Axis | None
             out.rule = atom.rule
         elif isinstance(atom, Exp):
             out.exponent = out.exponent + thaw(atom.body).scale(power)
+        elif isinstance(atom, Applied):
+            out.functions.append((atom, power))
         elif isinstance(atom, KeptDistance):
             out.distance = atom
         elif named and on == {k, named} and isinstance(atom, Dot):
@@ -212,7 +265,8 @@ def _one(
         column, row = (left, right) if axes(left) == {named} else (right, left)
         free = (row,)
     if found.distance is not None:
-        rule, pulled = weigh("sum", Poly.atom(found.distance).frozen, masks), list[Dot]()
+        score = Poly.term(monomial([(found.distance, 1), *found.functions]))
+        rule, pulled = weigh("sum", score.frozen, masks), list[Dot]()
     else:
         rule, pulled = _rule(found, bool(free), masks)
     query_vectors = [d.left if axes(d.left) == {q} else d.right for d in pulled]
@@ -243,15 +297,18 @@ def _rule(found: _Factors, has_vector: bool, masks: tuple[MaskRule, ...]) -> tup
         if masks:
             raise NoAttentionForm("write the `where` inside the weighting")
         return found.rule, pairs
-    if found.exponent.terms:
+    functions = found.functions
+    if found.exponent.terms and not functions:
         return weigh("exp", found.exponent.frozen, masks), pairs
+    if found.exponent.terms:
+        functions = [(Applied("exp", found.exponent.frozen), 1), *functions]
     named = [d for d in pairs if isinstance(d.left, OneHotId) or isinstance(d.right, OneHotId)]
     widest = sorted(pairs, key=lambda d: -d.left.width)[:1]  # what stays in the score makes no value wider
     keep = pairs if has_vector else (named or widest)
     pulled = list(pairs)
     for d in keep:
         pulled.remove(d)
-    return weigh("sum", Poly.term(monomial([(d, 1) for d in keep])).frozen, masks), pulled
+    return weigh("sum", Poly.term(monomial([*((d, 1) for d in keep), *functions])).frozen, masks), pulled
 
 
 def _contract(cx: Context, total_: Poly, vectors: list[VectorAtom], q: Axis, width: int) -> Poly:

@@ -168,17 +168,7 @@ class RationalScores:
             rows = self.weights.rows(ffn.b)
             flag = self._dot(rows[-1], level, ffn.stream, token)
             return a if flag > HALF else self._dot(rows[hidden], level, ffn.stream, token)
-        if ffn.function == "reciprocal" and a:
-            return 1 / a
-        if ffn.function == "relu2":
-            return max(a, Fraction(0)) ** 2
-        if ffn.function == "relu":
-            return max(a, Fraction(0))
-        if ffn.function == "abs":
-            return abs(a)
-        if ffn.function == "copy":
-            return a
-        raise NotRational(ffn.function)
+        return _function(ffn.function, a)
 
     def direction(self, ffn: FFN, token: int) -> list[float] | None:
         """The vector that a norm divides by its length, its largest entry made 1; None where it is exactly zero."""
@@ -229,6 +219,8 @@ class RationalScores:
                 side, name = part.scale
                 place = (head.query, query) if side == "query" else (head.keys, key)
                 value *= self.features(level, *place, name)[0]
+            for factor in part.factors:
+                value *= _function(factor.function, self._score(factor.score, level, head, query, key))
             total += value
         return total
 
@@ -284,6 +276,21 @@ class RationalScores:
                 out[column] = out.get(column, Fraction(0)) + weight * self._dot(row, level, stream, token)
 
 
+def _function(name: str, a: Fraction) -> Fraction:
+    """A function of a number that has rational values."""
+    if name == "reciprocal" and a:
+        return 1 / a
+    if name == "relu2":
+        return max(a, Fraction(0)) ** 2
+    if name == "relu":
+        return max(a, Fraction(0))
+    if name == "abs":
+        return abs(a)
+    if name == "copy":
+        return a
+    raise NotRational(name)
+
+
 def _vanishes(ffn: FFN, a: tuple[Fraction, ...]) -> bool:
     """Whether a (for `layer`: a minus its mean) is the zero vector."""
     return len(set(a)) == 1 if ffn.function == "layer" else not any(a)
@@ -315,8 +322,8 @@ def columns_read(
     score: Score, side: Literal["query", "key"], stream: str, rows: Callable[[str], list[Row]], makers: Makers
 ) -> list[int]:
     """The columns of data that one side of a score depends on, through derived slots."""
-    names = [part.q if side == "query" else part.k for part in score.parts]
-    names += [part.scale[1] for part in score.parts if part.scale is not None and part.scale[0] == side]
+    names = [part.q if side == "query" else part.k for part in score.nested()]
+    names += [part.scale[1] for part in score.nested() if part.scale is not None and part.scale[0] == side]
     columns: set[int] = set()
     seen: set[str] = set()
 

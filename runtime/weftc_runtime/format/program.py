@@ -15,6 +15,7 @@ A step is a list of sub-layers; every sub-layer reads the residual as the one be
 Heads, for a query token z of `query` and key tokens z' of `keys`:
 
     score       s = sum of parts   dot: <Q z, K z'>    l2: c * |Q z - K z'|^2    each times `scale` (a row of z or z')
+                and times functions of other such scores (`factors`)
     masks       a key is eligible when every mask holds: comparison of a second score with 0, or "not the same token"
     weighting   s -> weights of the eligible keys
     value       V z', summed with the weights; or, for `lse` and `max`, the number itself times the column V
@@ -61,6 +62,7 @@ Function = Literal[
     "softplus",
     "select",
 ]
+ScoreFunction = Literal["reciprocal", "log", "exp", "sqrt", "relu", "tanh", "abs", "sigmoid", "softplus"]
 HARD = frozenset({"argmax", "top", "normmax"})  # weightings that decide
 SHIFT_FREE = HARD | {"softmax", "sparsemax", "entmax15"}  # unchanged by a constant per query
 
@@ -104,6 +106,14 @@ class FFN:
 
 
 @dataclass(frozen=True, slots=True)
+class Factor:
+    """A function of a score of the same query and key, such as 1 / s: it multiplies a part of another score."""
+
+    function: ScoreFunction
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One summand of a score. `coefficient` (l2 only) is a scalar tensor; `scale` a row of the query or key stream."""
 
@@ -112,6 +122,7 @@ class Part:
     k: str
     coefficient: str | None = None
     scale: tuple[Literal["query", "key"], str] | None = None
+    factors: tuple[Factor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,18 @@ class Score:
     """A sum of parts; an empty sum is 0."""
 
     parts: tuple[Part, ...] = ()
+
+    def nested(self) -> Iterator[Part]:
+        """Its parts, and those of the scores that its factors are functions of."""
+        for part in self.parts:
+            yield part
+            for factor in part.factors:
+                yield from factor.score.nested()
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions of scores in it, each once."""
+        return tuple(dict.fromkeys(factor.function for part in self.nested() for factor in part.factors))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,8 @@ def _score(score: Score, where: str, head: Head, width: Mapping[str, int]) -> Us
             side, name = part.scale
             stream = head.query if side == "query" else head.keys
             yield name, TensorUse(f"{place}.scale", (width[stream],), columns=stream)
+        for number, factor in enumerate(part.factors):
+            yield from _score(factor.score, f"{place}.factors.{number}", head, width)
 
 
 def slots_read(
@@ -168,7 +170,7 @@ def _matrices(sublayer: Sublayer) -> Iterator[tuple[str, str, bool]]:
     yield from ((stream, name, True) for stream, name in sublayer.carry.items())
     for head in sublayer.heads:
         for score in (head.score, *(mask.score for mask in head.masks)):
-            for part in score.parts:
+            for part in score.nested():
                 yield head.query, part.q, False
                 yield head.keys, part.k, False
                 if part.scale is not None:

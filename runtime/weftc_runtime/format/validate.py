@@ -235,11 +235,9 @@ class _Checker:
         for slot in head.writes:
             self._slot(head.query, slot, where)
         for score in (head.score, *(mask.score for mask in head.masks)):
-            need(
-                len(score.parts) <= MAX_PARTS,
-                f"{where} has a score of {len(score.parts)} parts; the limit is {MAX_PARTS}",
-            )
-            for part in score.parts:
+            parts = tuple(score.nested())
+            need(len(parts) <= MAX_PARTS, f"{where} has a score of {len(parts)} parts; the limit is {MAX_PARTS}")
+            for part in parts:
                 has = part.coefficient is not None
                 need(has or part.kind == "dot", f"{where} has an l2 part without a coefficient")
                 need(not has or part.kind == "l2", f"{where} has a dot part with a coefficient")

@@ -49,6 +49,8 @@ def _why_not(head: Head) -> str:
         return "a head that decides"
     if own is not None and own.row is not None and how.kind != "softmax":
         return "a self key of this weighting"
+    if head.score.functions:
+        return "functions of scores"
     return ""
 
 

@@ -77,7 +77,7 @@ def _square(stream: Stream, ffn: FFN, tensors: Mapping[str, Tensor]) -> Iterator
 
 def _places(head: Head, streams: Mapping[str, Stream], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
     """The slots that a score reads."""
-    for part in head.score.parts:
+    for part in head.score.nested():
         for stream, name in ((head.query, part.q), (head.keys, part.k)):
             used = (tensors[name].detach() != 0).any(0)
             yield from ((stream, slot.name) for slot in streams[stream].slots if bool(used[slot.columns].any()))

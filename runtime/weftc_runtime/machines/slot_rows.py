@@ -72,6 +72,8 @@ class SlotRows:
 
         `only`: the parts, and the rows of them, that are asked for.
         """
+        if narrow.head.score.functions:
+            raise Uncovered(f"head {head.name} has functions of scores")
         found, stored, bounded, noise = Code(), True, True, set[str]()
         parts = list(enumerate(narrow.head.score.parts))
         parts = parts if only is None else [(index, part) for index, part in parts if index in only]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.exact.weights import Weights
-from weftc_runtime.format.program import FFN, Head, Mask, Part, Score, Stream
+from weftc_runtime.format.program import FFN, Factor, Head, Mask, Part, Score, Stream
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.plan.residual import Residual
 
@@ -102,7 +102,11 @@ class NarrowHead:
                 if part.scale is not None:
                     scale = (part.scale[0], f"{name}s")
                     (query if scale[0] == "query" else keys)[scale[1]] = tensors[part.scale[1]]
-                parts.append(Part(part.kind, f"{name}q", f"{name}k", coefficient, scale))
+                factors = tuple(
+                    Factor(factor.function, renamed(factor.score, f"{name}.{number}."))
+                    for number, factor in enumerate(part.factors)
+                )
+                parts.append(Part(part.kind, f"{name}q", f"{name}k", coefficient, scale, factors))
             return Score(tuple(parts))
 
         score = renamed(head.score, "score")

@@ -280,6 +280,9 @@ class _Planner:
         read = {(head.query, name) for name in query} | {(head.keys, name) for name in keys}
         if decides and read & fresh:
             raise Uncovered(f"head {head.name} decides on numbers that the same step has computed")
+        functions = {name for score in (head.score, *(mask.score for mask in head.masks)) for name in score.functions}
+        if functions:
+            return HeadPlan(head, "literal", f"functions of scores ({', '.join(sorted(functions))})", score_group=share)
         if query_is_key(head, self.streams[head.query], self.identity, self.tensors):
             return HeadPlan(head, "self", "a token is nearest to itself; needs distinct tokens", score_group=share)
         other = any(mask.op == "other" for mask in head.masks)

@@ -22,7 +22,7 @@ class Reads:
     def score(self, score: Score, stream: str, side: str) -> set[str]:
         """What a score reads of one side."""
         found: set[str] = set()
-        for part in score.parts:
+        for part in score.nested():
             names = [part.q if side == "query" else part.k]
             if part.scale is not None and part.scale[0] == side:
                 names.append(part.scale[1])
@@ -58,7 +58,8 @@ class Reads:
     def fingerprint(self, score: Score) -> tuple[object, ...]:
         """Equal for scores that compute the same, whatever their tensors are called."""
         found: list[object] = []
-        for part in score.parts:
+        for part in score.nested():
+            found.append(tuple((factor.function, len(factor.score.parts)) for factor in part.factors))
             names = [part.q, part.k, part.coefficient, part.scale[1] if part.scale is not None else None]
             found.append(part.kind)
             found.append(part.scale[0] if part.scale is not None else None)

@@ -63,7 +63,7 @@ def query_is_key(head: Head, stream: Stream, names: Set[tuple[str, str]], tensor
     if len(head.score.parts) != 1 or head.weighting.epsilon or not head.value:
         return False
     part = head.score.parts[0]
-    if part.scale is not None or not torch.equal(tensors[part.q], tensors[part.k]):
+    if part.scale is not None or part.factors or not torch.equal(tensors[part.q], tensors[part.k]):
         return False
     if part.kind == "l2":
         return part.coefficient is not None and float(tensors[part.coefficient]) < 0

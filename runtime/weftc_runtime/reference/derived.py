@@ -233,7 +233,7 @@ class DerivedSlots:
         if not problem.faults:
             return Unreadable()
         query, keys = set[str](), set[str]()
-        for part in score.parts:
+        for part in score.nested():
             query |= self.slots_read_by(head.query, part.q)
             keys |= self.slots_read_by(head.keys, part.k)
             if part.scale is not None:

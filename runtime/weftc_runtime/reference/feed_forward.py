@@ -39,7 +39,7 @@ TOKENWISE: Mapping[str, Callable[[Tensor], Tensor]] = {
     "softplus": lambda a: torch.logaddexp(a, torch.zeros_like(a)),
     "copy": torch.clone,
 }
-_REASONS = {
+REASONS = {
     "reciprocal": "a division by zero",
     "log": "the logarithm of a number that is not positive",
     "exp": "an exponential that overflows",
@@ -164,7 +164,7 @@ def failure(ffn: FFN, token: int) -> str:
 
 def reason(ffn: FFN, token: int) -> str:
     """The same without the equation it stands for."""
-    why = _REASONS.get(ffn.function, "a value that overflows")
+    why = REASONS.get(ffn.function, "a value that overflows")
     slots = ", ".join(ffn.writes) or "its output"
     return f"token {token} of {ffn.stream} (counted from 0): {why}, in slot {slots}"
 

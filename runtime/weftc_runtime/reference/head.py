@@ -25,7 +25,7 @@ from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.reference import soft as weigh
 from weftc_runtime.reference.derived import DerivedSlots
 from weftc_runtime.reference.faults import Fault, Unreadable
-from weftc_runtime.reference.feed_forward import NEAR_ZERO, Stages
+from weftc_runtime.reference.feed_forward import NEAR_ZERO, REASONS, Stages
 from weftc_runtime.reference.scores import Scorer
 from weftc_runtime.reference.state import Problem
 
@@ -463,7 +463,10 @@ class HeadRun:
         if bool(wrong.any()):
             token = block.start + int(wrong.nonzero()[0])
             place = self._place(token)
-            raise RunError(f"{place}: a score overflows float64; scale the inputs down", place=place)
+            lost = [name for name in self.head.score.functions if name in REASONS]
+            nan = lost and bool(torch.isnan(scores.detach()[wrong]).any())
+            what = REASONS[lost[0]] if nan else "a score overflows float64; scale the inputs down"
+            raise RunError(f"{place}: {what}", place=place)
 
     def _check_exp(self, scores: Tensor, numbers: Tensor, block: slice) -> None:
         if scores.is_meta:

@@ -12,10 +12,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from weftc_runtime.exact.bounds import TINY, U, added, product_radius, widen
+from weftc_runtime.exact.bounds import TINY, U, added, function_radius, product_radius, widen
 from weftc_runtime.exact.sums import scale_by_power
 from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import Part, Score
+from weftc_runtime.reference.feed_forward import TOKENWISE
 
 GRID = 10  # multiples of 2^-10 are looked for: data on such a grid has exact scores
 FEW = 1 << 15  # numbers that one operation makes faster than a loop over features
@@ -68,6 +69,7 @@ class _Part:
     escale: Tensor | None = None
     rounds: bool = True  # False when every product and sum is exact, whatever the order
     tiny: float = TINY  # what a product may lose by underflow
+    factors: tuple[tuple[str, Scorer], ...] = ()  # functions, and the scores they are of
 
 
 class Scorer:
@@ -85,6 +87,10 @@ class Scorer:
         self.queries, self.keys = query, keys
         self.ordered = ordered  # False when scores are only decided upon, so that the order of their sums does not show
         self.parts = [_prepare(part, weights, query, keys, radii) for part in score.parts]
+        for made, part in zip(self.parts, score.parts, strict=True):
+            made.factors = tuple(
+                (one.function, Scorer(one.score, weights, query, keys, radii, ordered)) for one in part.factors
+            )
 
     def features(self) -> dict[str, Tensor]:
         """Queries and keys, the features of all parts side by side."""
@@ -109,7 +115,10 @@ class Scorer:
         """Scores of these query rows with all keys."""
         total = torch.zeros(len(self.queries[rows]), len(self.keys), dtype=torch.float64, device=self.queries.device)
         for part in self.parts:
-            total = total + self._scaled(part, self._raw(part, rows), rows)
+            value = self._scaled(part, self._raw(part, rows), rows)
+            for function, scorer in part.factors:
+                value = value * _of_scores(function, scorer.values(rows))
+            total = total + value
         return total
 
     def sizes(self, rows: slice) -> Tensor:
@@ -118,7 +127,10 @@ class Scorer:
         for part in self.parts:
             q, k = part.q[rows].detach(), part.k.detach()
             raw = self._raw(part, rows).detach() if part.kind == "l2" else q.abs() @ k.abs().T
-            total = total + self._scaled(part, raw, rows).detach().abs()
+            size = self._scaled(part, raw, rows).detach().abs()
+            for function, scorer in part.factors:
+                size = size * _of_scores(function, scorer.values(rows).detach()).abs()
+            total = total + size
         return total
 
     def bounded_values(self, rows: slice) -> tuple[Tensor, Tensor]:
@@ -128,8 +140,14 @@ class Scorer:
         for part in self.parts:
             raw = self._raw(part, rows)
             value = self._scaled(part, raw, rows)
+            spread = self._radius(part, raw, value, rows)
+            for function, scorer in part.factors:
+                inside, error = scorer.bounded_values(rows)
+                factor = _of_scores(function, inside)
+                bound = widen(function_radius(function, inside, error))
+                value, spread = value * factor, product_radius(value, factor, spread, bound)
             before, total = total, total + value
-            radius = radius + self._radius(part, raw, value, rows) + added(total, before, value)
+            radius = radius + spread + added(total, before, value)
         radius = widen(radius)
         unknown = ~(torch.isfinite(total) & torch.isfinite(radius))
         return total.masked_fill(unknown, 0.0), radius.masked_fill(unknown, torch.inf)
@@ -172,6 +190,14 @@ class Scorer:
             radius = product_radius(inner, part.scale[shape], radius, part.escale[shape])
         # Scaled back down, a value may round to a subnormal number or to zero.
         return scale_by_power(radius, -2 * part.exponent) + TINY if part.exponent else radius
+
+
+def _of_scores(function: str, scores: Tensor) -> Tensor:
+    """A function of scores; not a number where it has no value, and there without a gradient."""
+    lost = {"reciprocal": scores == 0, "log": scores <= 0, "sqrt": scores < 0}.get(function)
+    if lost is None:
+        return TOKENWISE[function](scores)
+    return TOKENWISE[function](scores.masked_fill(lost, 1.0)).masked_fill(lost, torch.nan)
 
 
 def _uncertain(eq: Tensor, ek: Tensor) -> list[int]:

@@ -346,6 +346,9 @@ class Functions(Products):
             self.journal.note("zero of a bit", "zeros", (freeze(p),), (freeze(flag),) if flag else ())
             return [flag] if flag else []
         inside, tokens = self.local(p)
+        root = self.powers.get(freeze(inside))
+        if root is not None:
+            return [self.rename(one, dict(enumerate(tokens))) for one in self.zeros(dict(root[0]))]
         if self.is_positive(inside) or self.filled(inside) is not None:
             rule, found = "never zero", []
         else:

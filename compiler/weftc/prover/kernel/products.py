@@ -106,6 +106,8 @@ class Products(Terms):
         found = self.dot(vector, vector)
         if found:
             self.squares.add(self.as_square(found))
+        if len(vector) == 1 and len(vector[0]) > 1:
+            self._is_power(found, vector[0], 2)
         return found
 
     def product(self, *factors: Poly) -> Poly:
@@ -119,7 +121,15 @@ class Products(Terms):
         """p to a whole power that is not negative."""
         if exponent and exponent % 2 == 0 and len(p) > 1:
             return self.square([self.power(p, exponent // 2)])
-        return self.product(*(p for _ in range(exponent)))
+        whole = self.product(*(p for _ in range(exponent)))
+        if exponent > 1 and len(p) > 1:
+            self._is_power(whole, p, exponent)
+        return whole
+
+    def _is_power(self, whole: Poly, p: Poly, exponent: int) -> None:
+        """Notes that a polynomial is a power of another one, so that it can be divided by as such."""
+        names = {token: place for place, token in enumerate(sorted(self.tokens(whole)))}
+        self.powers.setdefault(freeze(self.rename(whole, names)), (freeze(self.rename(p, names)), exponent))
 
     def substitute(self, p: Poly, values: Callable[[int], Poly | None]) -> Poly:
         """p with some atoms (to whole powers) replaced; `values` gives None for the others."""
@@ -284,13 +294,18 @@ class Products(Terms):
             whole = add(self.inverse(part), scale(empty, 1 / Fraction(c)))
             self.journal.note("quotient where there is one", "inverse", (freeze(p),), freeze(whole))
             return whole
+        root = self.powers.get(freeze(p))
+        if root is not None:
+            result = self.power(self.inverse(dict(root[0])), root[1])
+            self.journal.note("quotient by a power", "inverse", (freeze(p),), freeze(result))
+            return result
         found = self.factors(p)
-        result: Poly = {UNIT: Fraction(1) / found.coefficient}
+        result = {UNIT: Fraction(1) / found.coefficient}
         for a, power in found.common:
             result = self.multiply(result, self._inverse_factor(a, power))
-        for root in found.roots:
-            atom = self.atoms[root]
-            result = self.multiply(result, {((root, 1),): 1})
+        for a in found.roots:
+            atom = self.atoms[a]
+            result = self.multiply(result, {((a, 1),): 1})
             result = self.multiply(result, self.inverse(self.open(atom.data, atom.tokens)))
         if found.rest != ((UNIT, 1),):
             result = self.multiply(result, self.holding("inverse", dict(found.rest)))

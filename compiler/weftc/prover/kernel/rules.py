@@ -57,6 +57,7 @@ _RULES = (
     Rule("sign squared", "sign(p)^2 = 1 - [p = 0]"),
     # ---- quotients: `products.Products.inverse`
     Rule("quotient", "1/(c a b) = (1/c) (1/a) (1/b),  1/(1/p) = p,  1/sqrt(p) = sqrt(p) (1/p)", "c is a number, not 0"),
+    Rule("quotient by a power", "1/p^n = (1/p)^n", "n is a whole number above 1"),
     Rule("quotient where there is one", "1/(p + c [p = 0]) = 1/p + (1/c) [p = 0]", "c is a number, not 0"),
     # ---- functions: `functions.Functions`
     Rule("exponential", "exp(c m + d n) = exp(m)^c exp(n)^d"),

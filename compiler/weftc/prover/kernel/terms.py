@@ -91,6 +91,7 @@ class Terms:
         self.choices: list[ChoiceTerm] = []  # a weight holds the number of its choice
         self.empties: dict[int, Frozen | None] = {}  # choice -> what is 1 when it has no candidate, in its names
         self.squares: set[Frozen] = set()  # sums of squares, multiplied out, in names of their own: they are >= 0
+        self.powers: dict[Frozen, tuple[Frozen, int]] = {}  # powers, multiplied out, in names of their own -> of what
         self.oracle, self.journal = oracle, Journal()
         self._choice_index: dict[ChoiceTerm, int] = {}
         self._renamed: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}

@@ -184,6 +184,7 @@ class HeadTerms(ScoreTerms):
         algebra = self.algebra
         scores = [self.score(head.score, z, key) for key in keys]
         masks = [self._mask(head, z, key, place, number_) for number_, key in enumerate(keys)]
+        self._lose(head, z, keys, masks, state)
         own = self._rival(head, z)
         w = head.weighting
         rule = WeighingTerm(w.kind, w.ties, w.epsilon, w.count, w.percent, w.gamma)
@@ -209,6 +210,16 @@ class HeadTerms(ScoreTerms):
                 state.assumed[condition] = None
                 return None
         return algebra.weigh(rule, candidates)
+
+    def _lose(
+        self, head: Head, z: Vector, keys: Sequence[Vector], masks: Sequence[Poly], state: SymbolicResidual
+    ) -> None:
+        """A run stops where a function of the score of a key that counts has no value."""
+        for key, mask in zip(keys, masks, strict=True) if head.score.functions else ():
+            lost = (self.algebra.multiply(mask, one) for one in self.without_value(head.score, z, key))
+            state.raised += [one for one in lost if one]
+            if state.raised:
+                self.fragile[f"head {head.name}: where a function of a score has a value"] = None
 
     def _candidates(self, head: Head, scores: Sequence[Poly], masks: Sequence[Poly], own: Poly | None) -> Candidates:
         """The keys of a head as they compete."""
@@ -247,6 +258,7 @@ class HeadTerms(ScoreTerms):
         algebra = self.algebra
         scores = [self.score(head.score, z, key) for key in keys]
         masks = [self._mask(head, z, key, place, number_) for number_, key in enumerate(keys)]
+        self._lose(head, z, keys, masks, state)
         rival = self._rival(head, z)
         candidates = self._candidates(head, scores, masks, rival)
         if head.weighting.kind == "lse":

@@ -34,8 +34,19 @@ class ScoreTerms:
                 side, row = part.scale
                 factor = self.matrices.combine(self.matrices[row].rows[0], z if side == "query" else key)
                 raw = algebra.multiply(raw, factor)
+            for function in part.factors:
+                inside = self.score(function.score, z, key)
+                raw = algebra.multiply(raw, algebra.apply(function.function, inside))
             total.append(raw)
         return self.matrices.constants.settled(add({}, *total))
+
+    def without_value(self, score: Score, z: Vector, key: Vector) -> list[Poly]:
+        """Where functions of scores have no value: somewhere in this list there is a 1."""
+        found: list[Poly] = []
+        for factor in (factor for part in score.parts for factor in part.factors):
+            found += self.without_value(factor.score, z, key)
+            found += self.algebra.without_value(factor.function, self.score(factor.score, z, key))
+        return found
 
     def _raw(self, part: Part, z: Vector, key: Vector) -> Poly:
         """A part of a score, but for its scale: from queries and keys as they are. Equal tensors give equal parts."""
@@ -75,6 +86,8 @@ class ScoreTerms:
                 else:
                     raise Unproved(f"head {head.name}: a mask that compares tokens of two streams")
             else:
+                if self.without_value(mask.score, z, key):
+                    raise Unproved(f"head {head.name}: a mask that may have no value")
                 holds = algebra.compare(mask.op, self.score(mask.score, z, key))
             if any(algebra.atoms[a].kind in ("above", "atleast") for mono in holds for a, _ in mono):
                 self.fragile[f"head {head.name}: which keys are eligible"] = None

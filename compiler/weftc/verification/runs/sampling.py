@@ -111,7 +111,7 @@ def _noisy(program: Program, tensors: Mapping[str, Any]) -> Iterator[tuple[str, 
                 noises = set()
                 for noise in program.noises:
                     at = program.stream(noise.stream).slot(noise.slot).columns
-                    for part in head.score.parts:
+                    for part in head.score.nested():
                         sides = ((head.query, part.q), (head.keys, part.k))
                         if any(s == noise.stream and np.any(np.asarray(tensors[t])[:, at]) for s, t in sides):
                             noises.add(noise.name)

@@ -179,7 +179,10 @@ class Trajectories:
                 settled = {e.target.name for e in step.equations if is_settled(self.checked, e.body)}
                 fields = {**made.fields, **{name: values for name, values in moved.items() if name not in settled}}
                 logs = made.logs
-        computed = self.meaning.outputs(fields)
+        computed = dict(self.meaning.outputs(fields))
+        limits = bounds(self.meaning.world(fields), self.meaning.answers(), distances, given)
+        for name in computed.keys() & {name for name, limit in limits.items() if np.isfinite(limit)}:
+            computed[name] = computed[name] + limits[name] * rng.uniform(-1, 1, np.shape(computed[name]))
         shown = {one.target.name: self.checked.output_field(one.target.name) for one in self.checked.spec.outputs}
         return {name: fields[of] if of in fields else computed[name] for name, of in shown.items()}
 

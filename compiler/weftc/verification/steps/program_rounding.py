@@ -38,6 +38,7 @@ Floats = NDArray[np.float64]
 LIMIT = 2.0**16
 U = EPSILON / 2
 TINY = float(np.finfo(np.float64).tiny)
+TRACED = (np.ones(1), np.zeros(1))  # functions of scores are taken to be weights up to 1; roots may be of nothing
 FAMILIES = ("random", "positive")
 
 
@@ -338,6 +339,9 @@ class Analysis:
             if part.scale is not None:
                 side = head.query if part.scale[0] == "query" else head.keys
                 made = _product(made, state[side].times(self._matrix(part.scale[1])))
+            for factor in part.factors:
+                inside = self._score(factor.score, head, state)
+                made = _product(made, _function(factor.function, inside, None, TRACED[factor.function == "sqrt"]))
             total = total.plus(made)
         return total
 
