@@ -20,8 +20,8 @@ from weftc.language.bind import BoundSpec, bind
 from weftc.language.check.check import check
 from weftc.language.parse.parse import parse
 from weftc.normal.form import NormalForm
-from weftc.normal.ordinary import softmax_alone
 from weftc.passes.finite_temperature import has_choices, tempered
+from weftc.passes.ordinary import softmax_alone
 from weftc.passes.pipeline import Goal, lowered
 from weftc.passes.sharpness import MARGIN, candidates, sharpness_for
 from weftc.version import VERSION

@@ -130,6 +130,26 @@ outputs y"""
     assert set(np.unique(values)) <= {-7.0, 0.0, 1.0, 3.0}
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("lloyd", "it chooses (argmax)"), ("fuzzy_c_means", "its weights do not add up to 1")]
+)
+def test_softmax_heads_alone(name: str, said: str) -> None:
+    with pytest.raises(SpecError, match="L306") as caught:
+        weftc.compile(name, {"d": 2, "k": 3}, heads="softmax")
+    assert said in str(caught.value)
+
+
+def test_a_kernel_is_no_softmax_and_a_gaussian_is() -> None:
+    text = """algorithm t
+tokens i, l in points
+inputs x[i] : R^d
+layer x[i] = mean[l] x[l] weighted {}
+outputs x"""
+    with pytest.raises(SpecError, match="reciprocal"):
+        weftc.compile(text.format("1 / (1 + |x[i] - x[l]|^2)"), {"d": 2}, heads="softmax")
+    assert weftc.compile(text.format("exp(-|x[i] - x[l]|^2)"), {"d": 2}, heads="softmax").program.layer
+
+
 def test_refusal_lists_every_equation_at_once() -> None:
     text = (HERE / "refusals" / "several_at_once.txt").read_text(encoding="utf-8")
     assert text.count("error[L301]") == 2
