@@ -456,3 +456,15 @@ def test_the_best_score_has_the_bits_of_the_reference(spec: str, power: int) -> 
     given = given if spec == "spherical_kmeans" else {name: value * 2.0**power for name, value in given.items()}
     found = [weftc.load(made, backend=name).objective(**given, layers=0) for name in ("planned", "reference")]
     assert torch.equal(*found)
+
+
+def test_a_batch_runs_in_lots_and_forgets_what_only_saves_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More problems than the machine keeps anything of, in lots of which the last is one problem: the same numbers."""
+    monkeypatch.setattr(native_machine, "LOT", 1 << 13)
+    many = 2 * (1 << 13) + 1
+    random = np.random.default_rng(0)
+    x, c = random.normal(size=(many, 2, 1)), random.normal(size=(many, 1, 1))
+    model = weftc_runtime.load(compile("lloyd", {"d": 1, "k": 1}), backend="planned")
+    found = model(x=x, c=c, layers=2)["centers"].numpy()
+    assert model.report.backend == "planned"
+    assert np.array_equal(found, x.mean(1, keepdims=True))

@@ -52,6 +52,7 @@ _GOING, DOUBT, LAYER = range(3)  # how a problem stands after a call
 MADE = (LAZY, NOISE, IDENTITY)  # kinds of slots that no array holds
 Arrays = tuple[Tensor | None, Tensor | None, Tensor | None]  # what a slot holds at first, and two rooms to write it to
 LONG = 1 << 33  # products in one call at most, so that a run can be interrupted
+LOT = 1 << 16  # problems in one call at most
 
 
 def encoded(engine: PlannedBackend, problem: Problem, part: StepGroup | None = None) -> Encoded:
@@ -231,7 +232,9 @@ class NativeMachine:
         """Goes on to a layer, or an instruction, rows in doubt included; where every problem stands then."""
         status = np.zeros((self.problems, 5), dtype=np.int64)
         while True:
-            self.kernels.run(self._handle, last, stop, until_stable, self._work * max(1, last), status)
+            for first in range(0, self.problems, LOT):  # a run can be interrupted between them
+                lot, work = status[first : first + LOT], self._work * max(1, last)
+                self.kernels.run(self._handle, first, last, stop, until_stable, work, lot)
             waiting = (status[:, 0] == DOUBT).nonzero()[0].tolist()
             for number in waiting:
                 self._settle(number, *status[number, 3:].tolist())

@@ -148,7 +148,7 @@ class Library:
         self._machine.argtypes = [c_void_p] * 4 + [c_int64, c_void_p, c_void_p, c_int32, c_int32, c_int64, c_void_p]
         self._machine.restype, self.free_machine.argtypes, self.free_machine.restype = c_void_p, [c_void_p], None
         self._run = library.weftc_machine_run
-        self._run.argtypes = [c_void_p, c_int64, c_int32, c_int32, c_int64, c_void_p]
+        self._run.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int32, c_int32, c_int64, c_void_p]
         self.limit = library.weftc_machine_limit
         self.limit.argtypes, self.limit.restype = [c_void_p, c_int64, c_double, c_double], None
         self.stop, self.doubt, self.settle = (getattr(library, f"weftc_machine_{name}") for name in _MACHINE)
@@ -193,10 +193,18 @@ class Library:
         return cast(int, made)
 
     def run(
-        self, machine: int, last: int, stop: int, until_stable: bool, work: int, status: npt.NDArray[np.int64]
+        self,
+        machine: int,
+        first: int,
+        last: int,
+        stop: int,
+        until_stable: bool,
+        work: int,
+        status: npt.NDArray[np.int64],
     ) -> None:
-        """Runs every problem up to a layer, or an instruction; where each stands, to `status` (problems, 5)."""
-        if self._run(machine, last, stop, until_stable, work, status.ctypes.data):
+        """Runs problems from `first` on to a layer, or an instruction; where each stands, to `status` (problems, 5)."""
+        past = first + len(status)
+        if self._run(machine, first, past, last, stop, until_stable, work, status.ctypes.data):
             raise MemoryError("layers ran out of memory")
 
     def nearest_groups(self, groups: GroupsStruct) -> None:

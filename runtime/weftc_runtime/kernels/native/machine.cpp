@@ -711,6 +711,13 @@ void Problem::roll_back() {
   at = machine.begins;
 }
 
+// What only saves work in the next layer, and what layers leave behind.
+void Problem::forget() {
+  memory.clear(), memory.resize(machine.list.size());
+  outs.clear(), outs.resize(machine.outs);
+  members.clear(), members.resize(machine.rankings);
+}
+
 void Problem::go(Team& team, Worker* mine, int32_t many, int64_t last, int32_t stop, bool until_stable) {
   workers = mine, hands = many;
   for (int32_t who = 0; who < many; who++)
@@ -753,7 +760,7 @@ static void line_up(Problem& problem) {
       std::memcpy(slot.room[1], slot.before, bytes);
     if (slot.now) slot.now = slot.room[0];
     if (slot.before) slot.before = slot.room[1];
-    problem.memory.clear(), problem.memory.resize(problem.machine.list.size());
+    problem.forget();
   }
 }
 
@@ -765,6 +772,7 @@ using weftc::Problem;
 extern "C" {
 
 constexpr int64_t CODE_VERSION = 1;  // the way plans are written
+constexpr size_t MANY = 1 << 14;     // of more problems than that none keeps anything between calls but its slots
 
 // A machine for a plan and the arrays of a batch; null where memory ran out or the plan is written another way.
 // code: version, streams, slots, (kind, stream, width, single, field, group, name) each, groups of lazy slots, heads'
@@ -825,12 +833,14 @@ void* weftc_machine(const int64_t* code, const double* real, void* const* arrays
 
 void weftc_machine_free(void* machine) { delete (Machine*)machine; }
 
-// Runs every problem up to layer `last`, or until instruction `stop` comes next (-1: none). Status of each, (problems, 5): outcome, layers so far, whether
-// it stands still, the instruction it stopped at, rows in doubt. 1: memory ran out.
-int32_t weftc_machine_run(void* handle, int64_t last, int32_t stop, int32_t until_stable, int64_t work, int64_t* status) {
+// Runs the problems from `begin` up to `end`, to layer `last`, or until instruction `stop` comes next (-1: none). Status of each,
+// (problems, 5): outcome, layers so far, whether it stands still, the instruction it stopped at, rows in doubt. 1: memory ran out.
+int32_t weftc_machine_run(void* handle, int64_t begin, int64_t end, int64_t last, int32_t stop, int32_t until_stable,
+                          int64_t work, int64_t* status) {
   Machine& machine = *(Machine*)handle;
   try {
-    const int64_t many = (int64_t)machine.problems.size();
+    const int64_t many = end - begin;
+    const bool forget = machine.problems.size() > MANY;
     const bool side_by_side = many >= 2 * machine.threads || work < 1 << 16;
     const int threads = machine.threads;
     if (side_by_side) {
@@ -840,23 +850,24 @@ int32_t weftc_machine_run(void* handle, int64_t last, int32_t stop, int32_t unti
         team.ranges(many, each, [&](int64_t first, int64_t past, int who) {
           weftc::Worker* worker = machine.workers.data() + who;
           weftc::Team::run(1, [&](weftc::Team& alone) {
-            for (int64_t p = first; p < past; p++) {
+            for (int64_t p = begin + first; p < begin + past; p++) {
               machine.problems[p]->go(alone, worker, 1, last, stop, until_stable);
               if (machine.store) weftc::let_go(*machine.store, p);
+              if (forget && stop < 0 && machine.problems[p]->outcome == weftc::GOING) machine.problems[p]->forget();
             }
           });
         });
       });
     } else {
       weftc::Team::run(threads, [&](weftc::Team& team) {
-        for (auto& problem : machine.problems) {
-          problem->go(team, machine.workers.data(), threads, last, stop, until_stable);
-          if (machine.store) weftc::let_go(*machine.store, problem->number);
+        for (int64_t p = begin; p < end; p++) {
+          machine.problems[p]->go(team, machine.workers.data(), threads, last, stop, until_stable);
+          if (machine.store) weftc::let_go(*machine.store, p);
         }
       });
     }
     for (int64_t p = 0; p < many; p++) {
-      const Problem& problem = *machine.problems[p];
+      const Problem& problem = *machine.problems[begin + p];
       int64_t* out = status + 5 * p;
       out[0] = problem.outcome, out[1] = problem.layer, out[2] = problem.stable, out[3] = problem.at;
       out[4] = (int64_t)problem.doubt.size();

@@ -281,6 +281,7 @@ struct Problem {
   const Tile& tile(Worker& worker, const Block& block, int32_t group);  // of the rows of a lazy group
   void take_over(int32_t slot);  // what was written to the room of a slot is what it holds
   void* room(int32_t slot) { return slots[slot].room[slots[slot].now == slots[slot].room[0]]; }
+  void forget();
   void go(Team& team, Worker* workers, int32_t hands, int64_t last, int32_t stop, bool until_stable);
 
  private:
