@@ -40,6 +40,7 @@ PLAYED = (
     "language",
     "constructions",
     "exactness",
+    "exactness-in-detail",
     "runtime",
     "extending",
     "comparison",
