@@ -69,7 +69,7 @@ def starts(
         raise RunError(f"give {shown(name)}: how many rows it has is not known, so it cannot start by itself")
     if method == "first":
         return [rows[_enough(_first(rows, size), size, name, source)].astype(np.float64)] * len(seeds)
-    every = first_columns(seeds, "init:" + name, size).tolist()
+    every = first_columns(seeds, "init:" + name, size)
     urn = _urn(rows, mass, size * len(seeds))
     _enough(range(urn.count), size, name, source)
     found = []

@@ -7,7 +7,7 @@ field can be made alone and is the same everywhere. The first 53 bits of a block
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
@@ -18,33 +18,34 @@ from weftc_runtime.errors import RunError
 Array = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
 
-_LOW = np.uint64(0xFFFFFFFF)
-_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-_WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
+_NUMBERS = (0xFFFFFFFF, 32, 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85)  # a word, half of 64 bits, factors, steps
+_WIDE = tuple(map(np.uint64, _NUMBERS))
+FEW = 16  # numbers that Python makes faster than NumPy
+Word = TypeVar("Word", int, Words)
 
 
-def philox(counter: tuple[Words, Words, Words, Words], seed: int | Words) -> tuple[Words, Words, Words, Words]:
+def philox(counter: tuple[Word, Word, Word, Word], seed: int | Words) -> tuple[Word, Word, Word, Word]:
     """Ten rounds of Philox4x32: four 32-bit words for every counter; seeds may be an array, too."""
     c0, c1, c2, c3 = counter
-    keys = np.asarray(seed, dtype=np.uint64)
-    key0, key1 = keys & _LOW, keys >> np.uint64(32)
+    alone = isinstance(c0, int)
+    low, half, left_by, right_by, step0, step1 = cast(Any, _NUMBERS if alone else _WIDE)
+    keys: Any = seed if alone else np.asarray(seed, dtype=np.uint64)
+    key0, key1 = keys & low, keys >> half
     for _ in range(10):
-        left, right = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]  # 32 x 32 bits fit 64
-        c0, c1, c2, c3 = (
-            (right >> np.uint64(32)) ^ c1 ^ key0,
-            right & _LOW,
-            (left >> np.uint64(32)) ^ c3 ^ key1,
-            left & _LOW,
-        )
-        key0, key1 = (key0 + _WEYL[0]) & _LOW, (key1 + _WEYL[1]) & _LOW
+        left, right = c0 * left_by, c2 * right_by  # 32 x 32 bits fit 64
+        c0, c1, c2, c3 = (right >> half) ^ c1 ^ key0, right & low, (left >> half) ^ c3 ^ key1, left & low
+        key0, key1 = (key0 + step0) & low, (key1 + step1) & low
     return c0, c1, c2, c3
 
 
 def _unit_interval(high: Words, low: Words) -> Array:
     """53 bits -> the middle of their cell of (0, 1)."""
-    cell = ((high << np.uint64(32)) | low) >> np.uint64(11)
+    cell = ((high << _WIDE[1]) | low) >> np.uint64(11)
     u = cell.astype(np.float64) * 2.0**-53 + 2.0**-54
-    return np.minimum(u, 1 - 2.0**-53)  # the middle of the last cell would round to 1
+    return np.minimum(u, _LAST)
+
+
+_LAST = 1 - 2.0**-53  # the middle of the last cell would round to 1
 
 
 def check_seed(seed: int) -> int:
@@ -59,13 +60,16 @@ def uniforms(seed: int, name: str, layer: int, tokens: int, columns: int) -> tup
     return _uniforms_at(seed, name, layer, np.arange(tokens), np.arange(columns))
 
 
-def first_columns(seeds: Sequence[int], name: str, tokens: int) -> Array:
-    """The first column of uniform fields of layer 0, one for every seed.      (seeds, tokens)"""
+def first_columns(seeds: Sequence[int], name: str, tokens: int) -> list[list[float]]:
+    """The first column of uniform fields of layer 0, one for every seed."""
+    word, seeds = crc32(name.encode()), [check_seed(seed) for seed in seeds]
+    if len(seeds) * tokens <= FEW:
+        words = ([philox((i, 0, 0, word), seed)[:2] for i in range(tokens)] for seed in seeds)
+        return [[min((((a << 32) | b) >> 11) * 2.0**-53 + 2.0**-54, _LAST) for a, b in each] for each in words]
     i = np.arange(tokens, dtype=np.uint64)[None]
-    keys = np.array([check_seed(seed) for seed in seeds], dtype=np.uint64)[:, None]
-    rest = (np.zeros_like(i), np.zeros_like(i), np.full_like(i, crc32(name.encode())))
-    high, low, _, _ = philox((i, *rest), keys)
-    return _unit_interval(high, low)
+    keys = np.array(seeds, dtype=np.uint64)[:, None]
+    high, low, _, _ = philox((i, np.zeros_like(i), np.zeros_like(i), np.full_like(i, word)), keys)
+    return cast(list[list[float]], _unit_interval(high, low).tolist())
 
 
 def _uniforms_at(

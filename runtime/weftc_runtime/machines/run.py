@@ -232,7 +232,7 @@ class Run:
             if machine is None:
                 return 0
             machines.append(machine)
-        longest, settled, behind = 0, [Tiers() for _ in range(many)], list[tuple[int, int]]()
+        settled, behind = list[Tiers](), list[tuple[int, int]]()  # by layer; by problem, where it got to
         for problem, machine in zip(active, machines, strict=True):
             numbers = range(len(self.layers)) if whole else [problem.number]
             try:
@@ -244,22 +244,19 @@ class Run:
                 return 0
             if any(ran):
                 self.engine.take_over(problem, machine)
-            for total, tiers in zip(settled, machine.settled, strict=False):
-                total.include(tiers)
+            _include(settled, 0, machine.settled)
             for number, layers, still in zip(numbers, ran, stable, strict=True):
                 self.layers[number] += layers
                 self.stable[number] = still
-            longest = max(longest, len(machine.settled))
             behind.append((problem.number, ran[0]))
             if len(active) > 1:  # matrices of one problem at a time
                 self.engine.cache.pop(problem.number, None)
         for number, ran_alone in behind if len(active) > 1 else ():  # those that the machine did not get through
             for layer in range(ran_alone, many):
                 if not self.stable[number]:
-                    settled[layer].include(self._layer_of([number], index + layer, until_stable))
-                    longest = max(longest, layer + 1)
-        self.settled.extend(settled[:longest])
-        return longest
+                    _include(settled, layer, [self._layer_of([number], index + layer, until_stable)])
+        self.settled.extend(settled)
+        return len(settled)
 
     def _active(self) -> list[Problem]:
         """The problems that still run."""
@@ -447,6 +444,13 @@ class Run:
                 if not self.engine.derived_slots.bases.unchanged(name, slot, old[name], new[name]):
                     return False
         return True
+
+
+def _include(settled: list[Tiers], layer: int, more: Sequence[Tiers]) -> None:
+    """Adds the rows that layers settled, from one layer on, to those that others settled in the same layers."""
+    settled.extend(Tiers() for _ in range(layer + len(more) - len(settled)))
+    for total, tiers in zip(settled[layer:], more, strict=False):
+        total.include(tiers)
 
 
 def _steps_needed(
