@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -55,3 +56,14 @@ def assert_same_bits(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
 def promises_bits(plan: Plan) -> bool:
     """Whether every weight is decided or a constant: then the backends agree bit for bit."""
     return not any(head.strategy == "stream" or head.head.weighting.kind == "softmax" for _, head in plan.heads())
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Torch on so many cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,8 @@ import torch
 
 import weftc
 import weftc_runtime
-from planned_cases import assert_same_bits, both, compiled, plain, problem
+from planned_cases import assert_same_bits, both, compiled, plain, problem, threads
+from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact import limbs
 from weftc_runtime.exact import rows as held
 from weftc_runtime.exact import segments as segment
@@ -22,17 +21,6 @@ from weftc_runtime.machines import heads_nearest, heads_segment, heads_stream, s
 from weftc_runtime.machines.planned import PlannedBackend
 
 HARD = ["lloyd", "lloyd_split", "weighted_kmeans", "spherical_kmeans", "kmedoids", "trimmed_kmeans", "nearest_neighbor"]
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Torch on so many cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def shrink(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
@@ -245,3 +233,30 @@ def test_deterministic_sums_with_soft_weights_are_the_references() -> None:
     hard = weftc_runtime.load(compiled("lloyd"), deterministic=True)
     hard(x=points, c=points[:3])
     assert hard.report.backend == "planned"
+
+
+@pytest.mark.parametrize("layers", [(1,), (0, 1, 4)])
+@pytest.mark.parametrize("name", ["lloyd", "gmm_em", "kmedoids", "lloyd_split", "sinkhorn_log"])
+def test_the_reference_takes_over_for_some_layers_and_hands_back(
+    name: str, layers: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = weftc_runtime.load(compiled(name))
+    inputs = problem(name, "random", 20, seed=1)
+    expected = model(inputs, layers=12)
+    step, many = PlannedBackend.step, PlannedBackend.many_layers
+
+    def stops(self: PlannedBackend, *given: Any) -> None:
+        if self.prefix in {f"layers.{layer}." for layer in layers}:
+            raise Uncovered("told to")
+        step(self, *given)
+
+    def ends(self: PlannedBackend, problem: Any, index: int, *given: Any) -> Any:
+        return None if index in layers else many(self, problem, index, *given)
+
+    monkeypatch.setattr(PlannedBackend, "step", stops)
+    monkeypatch.setattr(PlannedBackend, "many_layers", ends)
+    found = model(inputs, layers=12, progress=lambda *_: None)
+    assert model.report.backend == "planned"
+    assert model.report.why == "the reference ran some layers: told to"
+    for output in expected:
+        torch.testing.assert_close(plain(found[output]), plain(expected[output]), rtol=1e-12, atol=1e-12)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 
 import pytest
@@ -12,21 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from planned_cases import threads
 from weftc_runtime.kernels import minima, nearest
 from weftc_runtime.kernels.minima import Rectangle, Room, arranged, block_rows, even
 from weftc_runtime.kernels.nearest import Found, Queries, as_stored, ready
 
 CPU = torch.device("cpu")
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def copied(kind: str, data: Tensor, blocks: list[slice]) -> Queries:

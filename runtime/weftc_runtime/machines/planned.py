@@ -46,7 +46,7 @@ from weftc_runtime.machines.writing import Writer
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.plan.residual import Residual
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot, same
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, SlotValue, UniformSlot, same, sparse
 from weftc_runtime.reference.derived import DerivedSlots
 from weftc_runtime.reference.state import Problem
 from weftc_runtime.threads import alone
@@ -156,8 +156,26 @@ class PlannedBackend:
     def _uniform(self, row: Tensor, tokens: int) -> UniformSlot:
         return UniformSlot(row.to(dtype=torch.float64, device=self.device), tokens)
 
-    def start(self, problems: list[Problem]) -> None:
-        """Derived slots are made when they are read."""
+    def held(self, problem: Problem) -> Problem:
+        """A state of the reference, as a plan holds it."""
+        made = self.embed({}, {name: [len(z)] for name, z in problem.residuals.items()}, problem.number, {})
+        for stream in self.program.streams:
+            found: dict[str, SlotValue] = {}
+            for slot in stream.slots:
+                form, rows = self.prepared.plan.forms[stream.name, slot.name], problem.residuals[stream.name]
+                is_set = slot.role == "scratch" or (stream.name, slot.name) in self.derived_slots.ready
+                if slot.role in ("field", "scratch") and is_set and form != "zero":
+                    rows = rows[:, slot.columns]
+                    one_hot = sparse(DenseSlot(rows)) if form == "sparse" else None
+                    if form == "uniform":
+                        found[slot.name] = UniformSlot(rows[:1], len(rows))
+                    elif one_hot is not None and one_hot.one_hot:
+                        found[slot.name] = one_hot
+                    else:
+                        found[slot.name] = DenseSlot(rows.to(self.dtype) if slot.role == "field" else rows)
+            residual = cast(Residual, made.residuals[stream.name])
+            made.residuals[stream.name] = cast(Tensor, residual.with_slots(found, self.sources[stream.name]))
+        return made
 
     def fill(self, problem: Problem, stream: str, slot: str, held: SlotValue) -> None:
         """Sets a field from outside: noise."""

@@ -60,6 +60,9 @@ class Run:
     joined: Problem | None = None  # all problems as one, while layers run
     little: Mapping[tuple[str, str], Limit] = field(default_factory=dict)  # until stable: how much slots may change
     why: str = ""  # why the reference runs, or took over
+    planned: PlannedBackend | None = None  # from which the reference took over
+    wait: int = 1  # layers of the reference until it hands back: more every time
+    _left: int = 0  # of these
     _placed: list[PlacedStep] | None = None
 
     @classmethod
@@ -175,6 +178,21 @@ class Run:
         literal, self.problems = self.literal(problems)
         literal.prefix, literal.tap, literal.leads = engine.prefix, engine.tap, engine.leads
         self.engine, self.joined, self.why = literal, None, str(reason)
+        self.planned, self.wait, self._left = engine, 2 * self.wait, self.wait
+
+    def hand_back(self) -> None:
+        """Lets the plan go on behind layers that it did not cover."""
+        self._left -= 1
+        engine, literal = self.planned, self.engine
+        if engine is None or self._left > 0 or isinstance(literal, PlannedBackend) or literal.tap is not None:
+            return
+        if any(problem.faults for problem in self.problems):
+            return
+        engine.derived_slots.ready.update(literal.derived_slots.ready)
+        engine.cache.clear()
+        engine.groups, engine.prefix = None, ""
+        self.problems = [engine.held(problem) for problem in self.problems]
+        self.engine, self.planned, self.why = engine, None, f"the reference ran some layers: {self.why}"
 
     def layer(self, index: int, until_stable: bool = False) -> bool:
         """One layer on every problem that is not stable yet; False when none is left."""
@@ -214,6 +232,8 @@ class Run:
 
     def run_many(self, index: int, many: int, until_stable: bool = False) -> int:
         """Runs up to `many` layers without coming back for each, where the plan has such: how many, or 0."""
+        if self.planned is not None:
+            self.hand_back()
         if not isinstance(self.engine, PlannedBackend) or self.random.given:
             return 0
         each = self.program.own_layers  # layers at a time
