@@ -6,8 +6,8 @@ cannot settle exactly are settled here, from its slots as they are; it then goes
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from ctypes import addressof, c_double, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any, cast
@@ -161,18 +161,19 @@ class NativeMachine:
                 if slot.place in plan.written or slot.role == "derived":
                     one, other = _rooms(slot, problems if slot.kind == UNIFORM else len(residual))
             self._arrays.append((given, one, other))
-            pointers.extend([0 if array is None else address(array) for array in (given, one, other)])
+            pointers.extend([0 if room is None else address(room) for room in (given, one, other)])
             pointers.append(0)
             peak = None
             if known and given is not None and slot.kind == DENSE:
                 peak = known.get((given.data_ptr(), tuple(given.shape), given.stride()))
             peaks.append(nan if peak is None else peak[0])
-        starts = [(c_int64 * (problems + 1))(*self.starts[stream.name]) for stream in self.engine.program.streams]
-        begins = (c_void_p * len(starts))(*map(addressof, starts))
-        lists = (c_uint64 * len(pointers))(*pointers), (c_double * len(peaks))(*peaks)
-        more = (problems, begins, (c_uint64 * problems)(*seeds), self.engine.dtype == torch.float32, cores(), base)
-        store = None if self.store is None else self.store.handle
-        self._handle = self.kernels.machine(plan.whole.ctypes.data, plan.real.ctypes.data, *lists, *more, store)
+        starts = [array("q", self.starts[stream.name]) for stream in self.engine.program.streams]
+        begins = array("Q", [each.buffer_info()[0] for each in starts])
+        lists = array("Q", pointers), array("d", peaks), begins, array("Q", seeds)  # alive until the machine is made
+        slots, known_peaks, tokens, drawn = (each.buffer_info()[0] for each in lists)
+        read = plan.whole.ctypes.data, plan.real.ctypes.data
+        more = self.engine.dtype == torch.float32, cores(), base, None if self.store is None else self.store.handle
+        self._handle = self.kernels.machine(*read, slots, known_peaks, problems, tokens, drawn, *more)
         self._work = self._scores()
 
     def __del__(self) -> None:
@@ -299,9 +300,9 @@ class NativeMachine:
         slot = self.plan.slots[at]
         first, last = self.starts[slot.place[0]][number : number + 2]
         rows = slice(number, number + 1) if slot.kind == UNIFORM else slice(first, last)
-        for array in self._arrays[at]:
-            if where and array is not None and array[rows].data_ptr() == where:
-                return self._held(slot, array[rows], last - first)
+        for room in self._arrays[at]:
+            if where and room is not None and room[rows].data_ptr() == where:
+                return self._held(slot, room[rows], last - first)
         return UniformSlot(torch.zeros(1, slot.width, dtype=torch.float64), last - first)
 
     def _state(self, number: int) -> dict[str, Residual]:
