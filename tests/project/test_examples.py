@@ -18,7 +18,7 @@ from pages import ROOT, Session, fenced, misquoted, requote
 FOLDER = ROOT / "examples"
 PAGE = FOLDER / "README.md"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
-SLOW = {"compile_times", "a_million_points"}  # a process for every spec; half a minute of k-means
+SLOW = {"compile_times", "a_million_points", "larger_than_memory"}  # processes of their own; half a minute of k-means
 LINES = 95
 
 

@@ -13,7 +13,7 @@ import torch
 
 import weftc
 from ranks import cuts, ranks
-from shared_runs import decide_share, plain, run_share, sent_share, sum_share
+from shared_runs import decide_share, plain, run_ring_share, run_share, sent_share, sum_share
 from weftc.tools.doc_tables.traffic import CENTERS, COLUMNS, a_layer
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.exact.decide import decide
@@ -74,6 +74,9 @@ SOFT = {
 }
 
 
+RING = ("modes", "blurring", "patterns", "order", "transport")  # both sides are shared
+
+
 def compiled(case: Shared) -> Any:
     return weftc.compile(case.spec, case.dims, case.params)
 
@@ -90,7 +93,9 @@ def shares(case: Shared, program: Any, size: int, ragged: int) -> list[dict[str,
     return found
 
 
-def both(case: Shared, size: int, ragged: int, **loading: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(
+    case: Shared, size: int, ragged: int, work: Any = run_share, **loading: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The outputs of one process, and those of several put together."""
     checkpoint = compiled(case)
     program, options = checkpoint.program, {"layers": 3, "seed": case.seed}
@@ -99,7 +104,8 @@ def both(case: Shared, size: int, ragged: int, **loading: Any) -> tuple[dict[str
     patterns = tuple(output.name for output in program.outputs if output.kind == "pattern")
     wanted = plain({name: outputs[name] for name in outputs if name not in patterns})
     given = [(checkpoint, mine, options, loading, patterns) for mine in shares(case, program, size, ragged)]
-    told = ranks(size).run(run_share, given)
+    told = ranks(size).run(work, given)
+    assert all(0 < one.get("came", 1) <= _most(case, size, ragged) for one in told)
     sizes = {stream.name: stream.size for stream in program.streams}
     found = {}
     for output in program.outputs:
@@ -117,6 +123,11 @@ def both(case: Shared, size: int, ragged: int, **loading: Any) -> tuple[dict[str
         assert rows_decided(report.total) == rows_decided(model.report.total)  # native code may ask for exact numbers
         assert list(map(rows_decided, report.by_layer)) == list(map(rows_decided, model.report.by_layer))  # more often
     return wanted, found
+
+
+def _most(case: Shared, size: int, ragged: int) -> int:
+    """The most rows of a set that a process has."""
+    return max(part.stop - part.start for rows in case.inputs.values() for part in cuts(len(rows), size, ragged))
 
 
 def rows_decided(tiers: Tiers) -> tuple[int, int]:
@@ -146,6 +157,20 @@ def test_hard_weights_have_the_bits_of_one_process_however_rows_are_shared(case:
 @pytest.mark.parametrize("case", SOFT)
 def test_soft_weights_are_within_the_contract(case: str) -> None:
     wanted, found = both(SOFT[case], 2, 0)
+    for name, value in wanted.items():
+        assert np.allclose(value, found[name], rtol=1e-12, atol=1e-12), name
+
+
+@pytest.mark.parametrize(
+    ("case", "size", "ragged"),
+    [
+        *((case, 2, 0) for case in RING),
+        *(pytest.param(case, size, 7, marks=pytest.mark.slow) for case in RING for size in (3, 4)),
+    ],
+)
+def test_keys_go_round_a_ring(case: str, size: int, ragged: int) -> None:
+    """Within the contract, and no process ever gets more than the rows of one other."""
+    wanted, found = both(SOFT[case], size, ragged, run_ring_share)
     for name, value in wanted.items():
         assert np.allclose(value, found[name], rtol=1e-12, atol=1e-12), name
 

@@ -79,6 +79,10 @@ class Collective:
         """The rows of a shared set, those of all processes."""
         return rows
 
+    def passed(self, rows: Tensor, many: int) -> Tensor:
+        """So many rows from the process before; the next one gets these."""
+        return rows
+
     def shown(self, mine: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
         """What one process shows to all."""
         assert mine is not None
@@ -193,6 +197,11 @@ class ProcessGroup(Collective):
         counts = [end - start for start, end in pairwise(starts)]
         return torch.cat([part[:count] for part, count in zip(self.stack(padded), counts, strict=True)])
 
+    def passed(self, rows: Tensor, many: int) -> Tensor:
+        self._next(f"pass {tuple(rows.shape[1:])} {rows.dtype}")
+        found = torch.empty(many, *rows.shape[1:], dtype=rows.dtype, device=self._device)
+        return self._to_next(self._sent(rows), found).to(rows.device)
+
     def shown(self, mine: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, source: int) -> Tensor:
         self._next(f"show {shape} {dtype} {source}")
         numbers = torch.empty(shape, dtype=dtype) if mine is None else mine
@@ -215,6 +224,16 @@ class ProcessGroup(Collective):
         found = [torch.empty_like(numbers) for _ in range(self.size)]
         with self._line():
             self._dist.all_gather(found, numbers, group=self._group)
+            return found
+
+    def _to_next(self, numbers: Tensor, found: Tensor) -> Tensor:
+        dist = self._dist
+        after, before = (dist.get_global_rank(self._group, (self.rank + step) % self.size) for step in (1, -1))
+        asked = [dist.P2POp(dist.isend, numbers, after, self._group)] if len(numbers) else []
+        asked += [dist.P2POp(dist.irecv, found, before, self._group)] if len(found) else []
+        with self._line():
+            for work in dist.batch_isend_irecv(asked) if asked else ():
+                work.wait()
             return found
 
     def _of(self, numbers: Tensor, source: int) -> Tensor:

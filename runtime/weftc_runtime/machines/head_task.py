@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, cast
@@ -40,6 +40,7 @@ class HeadTask:
     scan: torch.device  # where best keys are looked for in float32
     groups: ProblemOffsets | None = None  # of a state that joins several problems
     others: Collective | None = None  # the processes that hold further keys
+    ring: Iterable[Residual] | None = None  # the keys of one process after the other, where they are many
 
     def part(self, number: int) -> HeadTask:
         """The head on one of the problems that are joined."""

@@ -6,8 +6,8 @@ weighted sum; tiles are merged in order, rescaled to the larger maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -20,6 +20,7 @@ from weftc_runtime.format.program import Part
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.kernels.reuse import once
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
+from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, UniformSlot
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
 from weftc_runtime.reference.soft import lead
@@ -110,6 +111,16 @@ class StreamedHead:
             )
         most = torch.full((1, 1), factor, dtype=torch.float64, device=call.device)
         return Squares(low, high, most)
+
+    def follow(self, before: StreamedHead | None) -> None:
+        """Takes over what is asked of all keys when the sums are finished, from the keys before these."""
+        if before is None or self.kind != "normalize":
+            return
+        for here, there in zip(self.squares, before.squares, strict=True):
+            if here is not None and there is not None:
+                here.apart |= there.apart
+        for size, more in zip(self.key_sizes, before.key_sizes, strict=True):
+            size += more
 
     # ------------------------------------------------------------------ features
     def query_features(self, rows: Rows) -> Features:
@@ -342,6 +353,33 @@ def spread_stream_head(call: HeadTask) -> HeadOutput:
         filled = [rank for rank in range(others.size) if others.starts[keys][rank] < others.starts[keys][rank + 1]]
         outs.append(stream.finish(stream.merged([stream.unpacked(told[rank]) for rank in filled]), block))
     return HeadOutput(torch.cat(outs))
+
+
+def ring_stream_head(call: HeadTask, ring: Iterable[Residual]) -> HeadOutput:
+    """A soft head whose keys come in turn: of those that went by, only what they add up to is kept."""
+    room = torch.zeros(call.queries, 2 + len(call.narrow.writes), dtype=torch.float64, device=call.device)
+    query_blocks, last = _queries_at_once(call), None
+    for keys in ring:
+        if not len(keys) or not len(call.query):
+            continue
+        stream = StreamedHead(replace(call, keys=keys, ring=None))
+        stream.ready()
+        stream.follow(last)
+
+        def add(block: slice, stream: StreamedHead = stream, first: bool = last is None) -> None:
+            query, many = stream.query_features(block), block.stop - block.start
+            found = None if first else stream.unpacked(room[block])
+            for part in stream.key_blocks:
+                tile = stream.tile(stream.scores(query, many, part), part)
+                found = tile if found is None else stream.merge(found, tile)
+            assert found is not None
+            stream.pack(found, room[block])
+
+        each(add, query_blocks, call.device)
+        last = stream
+    if last is None:
+        return HeadOutput(room[:0, 2:])
+    return HeadOutput(torch.cat([last.finish(last.unpacked(room[block]), block) for block in query_blocks]))
 
 
 def stream_head(call: HeadTask) -> HeadOutput:

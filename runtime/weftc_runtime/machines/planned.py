@@ -34,13 +34,13 @@ from weftc_runtime.machines.heads_kept import kept_head
 from weftc_runtime.machines.heads_nearest import best_head, nearest_head
 from weftc_runtime.machines.heads_query import literal_head, query_head
 from weftc_runtime.machines.heads_segment import segment_head
-from weftc_runtime.machines.heads_stream import least_lead, spread_stream_head, stream_head
+from weftc_runtime.machines.heads_stream import least_lead, ring_stream_head, spread_stream_head, stream_head
 from weftc_runtime.machines.heads_stream_joined import joined_stream_head
 from weftc_runtime.machines.joined import ProblemOffsets, why_apart
 from weftc_runtime.machines.native_code import BLOCKED, StepGroup
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
 from weftc_runtime.machines.planned_program import PlannedProgram
-from weftc_runtime.machines.sharded import Bringing, SpreadScores, nothing_asked
+from weftc_runtime.machines.sharded import Bringing, Ring, SpreadScores, nothing_asked
 from weftc_runtime.machines.stored import stored
 from weftc_runtime.machines.writing import Writer
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan
@@ -463,8 +463,8 @@ class PlannedBackend:
         name: str,
         noted: bool,
     ) -> tuple[dict[str, dict[str, SlotValue]], dict[str, Choice]]:
-        calls = [self.call(head, state, exact, number) for head in plan.heads]
         needed = {i for write in plan.slots if write.form != "deferred" for i in write.heads}
+        calls = [self.call(head, state, exact, number, index in needed) for index, head in enumerate(plan.heads)]
         given: dict[int, HeadOutput] = {}
         choices: dict[str, Choice] = {}
         for index, call in enumerate(calls):
@@ -510,7 +510,10 @@ class PlannedBackend:
         assert self.groups is not None
         return self.groups.part(residual, number)
 
-    def call(self, plan: HeadPlan, state: Mapping[str, Residual], exact: RationalScores, number: int) -> HeadTask:
+    def call(
+        self, plan: HeadPlan, state: Mapping[str, Residual], exact: RationalScores, number: int, now: bool = False
+    ) -> HeadTask:
+        """A head on a state; `now`: it is carried out at once, for all its queries."""
         head, together = plan.head, self.collective
         cache = self.cache.setdefault(number, {})
         narrow, groups = self.prepared.head(head), self.groups if number < 0 else None
@@ -524,6 +527,9 @@ class PlannedBackend:
             exact = self.bringing.scores(head, exact)
         else:
             names = (*narrow.keys.slots(keys.stream), *narrow.value.slots(keys.stream))
+            ring = Ring(together, keys, tuple(dict.fromkeys(names)))
+            if now and plan.strategy == "stream" and not self.deterministic and ring.is_needed():
+                return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, ring=ring)
         return HeadTask(plan, narrow, query, self.bringing.keys(keys, names), exact, tensors, cache, self.scan)
 
     def _run(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
@@ -536,6 +542,8 @@ class PlannedBackend:
 
     def _carried_out(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
         strategy, spread = call.plan.strategy, call.others is not None
+        if call.ring is not None:
+            return ring_stream_head(call, call.ring)
         if len(call.query) == 0 and self.collective.shares(call.query.stream.name):
             return nothing_asked(call, pair)
         if strategy == "self":

@@ -2,11 +2,13 @@
 
 Of a shared set every process holds some rows. Where its tokens are queries, each process works on its own. Where they
 are keys for the tokens of a set that all hold, every process looks at its own keys, and what a query needs of all is
-agreed on: the best score, exact sums, ranks. Where both sides are shared, the keys that a head reads go to all.
+agreed on: the best score, exact sums, ranks. Where both sides are shared, the keys that a head reads go to all; many
+keys of a soft head go round a ring, those of one process at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, cast
@@ -255,6 +257,55 @@ class OffsetScores:
     def key_twins(self, head: Head, level: int) -> Tensor | None:
         """Keys with equal scores."""
         return self.scores.key_twins(head, level)
+
+
+# ---- keys of all processes, one after the other ----------------------------------------------------------------------
+
+
+RESIDENT = 1 << 24  # bytes of all keys that a soft head reads, above which no process holds all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The keys of a shared set, those of each process in turn: its own first, then what the one before had.
+
+    All processes go through it at the same time. Each holds its own keys, those it looks at and those that arrive.
+    """
+
+    others: Collective
+    keys: Residual
+    names: tuple[str, ...]  # of the slots that are read
+
+    def is_needed(self) -> bool:
+        """Whether the keys are so many."""
+        width = sum(self.keys.stream.slot(name).width for name in self.names)
+        return self.others.total(self.keys.stream.name, len(self.keys)) * width * 8 > RESIDENT
+
+    def __iter__(self) -> Iterator[Residual]:
+        others, starts = self.others, self.others.starts[self.keys.stream.name]
+        held = {name: self._in_one_form(self.keys.slot(name)) for name in self.names}
+        for step in range(others.size):
+            source = (others.rank - step) % others.size
+            many = starts[source + 1] - starts[source]
+            if step:
+                held = {name: self._passed(slot, many) for name, slot in held.items()}
+            yield self.keys.made_of(many, held)
+
+    def _in_one_form(self, held: SlotValue) -> SlotValue:
+        """A slot as all processes can hold it."""
+        if isinstance(held, UniformSlot | DenseSlot):
+            return held
+        if isinstance(held, IndexSlot) and not self.others.any(not held.one_hot):
+            return IndexSlot(held.tokens, held.width, held.index.to(torch.int32))
+        return DenseSlot(held.rows(slice(0, held.tokens)))
+
+    def _passed(self, held: SlotValue, many: int) -> SlotValue:
+        if isinstance(held, UniformSlot):
+            return UniformSlot(held.row, many)
+        if isinstance(held, IndexSlot):
+            return IndexSlot(many, held.width, self.others.passed(held.index, many))
+        assert isinstance(held, DenseSlot)
+        return DenseSlot(self.others.passed(held.value, many))
 
 
 # ---- keys of all processes, brought here -----------------------------------------------------------------------------
