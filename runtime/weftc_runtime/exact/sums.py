@@ -169,6 +169,8 @@ def _dense(x: Tensor) -> Tensor:
         return x[..., 0].clone()
     if terms == 0 or count == 0:
         return torch.zeros(shape, dtype=torch.float64, device=x.device)
+    if terms == 2:
+        return x[..., 0] + x[..., 1] + 0.0  # -0.0 is 0.0
     flat = x.reshape(-1)
     if _few(flat):
         return _fsum(x.reshape(count, terms).tolist(), x.device).reshape(shape)

@@ -14,7 +14,24 @@ import torch
 from torch import Tensor
 
 from weftc_runtime.exact.bounds import TINY, U, widen
-from weftc_runtime.exact.sums import weighted_sum
+from weftc_runtime.exact.sums import exact_sum, weighted_sum
+
+MANY = 1 << 16  # products that are made at once
+
+
+@dataclass(slots=True)
+class SeveralColumns:
+    """Rows of a matrix that read the same number of columns each."""
+
+    rows: Tensor  # (rows,)
+    columns: Tensor  # (rows, terms)
+    coefficients: Tensor  # (rows, terms)
+
+    @classmethod
+    def of(cls, matrix: Tensor, terms: Tensor, many: int) -> SeveralColumns:
+        rows = (terms == many).nonzero()[:, 0]
+        columns = (matrix[rows] != 0).nonzero()[:, 1].reshape(len(rows), many)
+        return cls(rows, columns, matrix[rows[:, None], columns])
 
 
 @dataclass(slots=True)
@@ -25,6 +42,7 @@ class MatrixStructure:
     column: Tensor  # (rows,)
     coefficient: Tensor  # (rows,), 0 for rows that read nothing or several columns
     several: Tensor  # rows that read several columns
+    sums: tuple[SeveralColumns, ...]  # the same rows, by how many they read
     size: Tensor  # |matrix|, (columns, rows)
     terms: Tensor  # (rows,)
     exact: bool  # every row copies one column, up to a power of two
@@ -41,8 +59,9 @@ def _structure(matrix: Tensor) -> MatrixStructure:
     inexact = (terms > 1) | ((terms == 1) & ~power)
     several = (terms > 1).nonzero()[:, 0]
     exact = not bool(inexact.any())
+    sums = tuple(SeveralColumns.of(matrix, terms, many) for many in sorted(set(terms.tolist()) - {0, 1}))
     return MatrixStructure(
-        matrix, column, coefficient, several, matrix.abs().T, terms, exact, inexact, _span(column, coefficient)
+        matrix, column, coefficient, several, sums, matrix.abs().T, terms, exact, inexact, _span(column, coefficient)
     )
 
 
@@ -97,7 +116,11 @@ class Weights(Mapping[str, Tensor]):
         out = z[:, plan.column] * plan.coefficient
         if len(plan.several) == 0:
             return out
-        return out.index_copy(1, plan.several, weighted_sum(z, plan.matrix[plan.several].T))
+        if z.requires_grad or z.shape[0] * len(plan.several) * z.shape[1] > MANY:
+            return out.index_copy(1, plan.several, weighted_sum(z, plan.matrix[plan.several].T))
+        for group in plan.sums:
+            out[:, group.rows] = exact_sum(z[:, group.columns] * group.coefficients)
+        return out
 
     def product(self, z: Tensor, name: str) -> Tensor:
         """Like `linear`, but sums of several products are rounded as torch adds them: for what decides nothing."""
