@@ -475,7 +475,7 @@ struct Map : Instruction {
             std::vector<double>& terms, std::vector<double>& parts) const {
     double sizes[LANES] = {};  // of what each vector is the sum of
     Lane number;
-    const bool copied = a.plain;  // nothing is added up
+    const bool copied = a.plain && function != LAYERED;  // nothing is added up
     for (int32_t r = 0; r < a.count() && !copied; r++) {
       double size[LANES] = {};
       for (int32_t t = a.start[r]; t < a.start[r + 1]; t++) {
