@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from weftc.language.format.formatter import format
     from weftc.show.figures.pictures import plot
     from weftc.show.page.making import report
+    from weftc.training.trainable import trainable
+    from weftc.training.training import train
     from weftc.variants.disguising import disguise
     from weftc.verification.verdict import Verdict
     from weftc_runtime import Checkpoint, Model
@@ -62,6 +64,8 @@ __all__ = [
     "parse",
     "plot",
     "report",
+    "train",
+    "trainable",
     "verify",
 ]
 
@@ -82,6 +86,8 @@ _HOMES = {
     "parse": "weftc.api",
     "plot": "weftc.show.figures.pictures",
     "report": "weftc.show.page.making",
+    "train": "weftc.training.training",
+    "trainable": "weftc.training.trainable",
     "verify": "weftc.api",
     "Checkpoint": "weftc_runtime",
     "Interpreter": "weftc.interpreter.interpreter",

@@ -43,6 +43,7 @@ from weftc.commands import report as command_report
 from weftc.commands import reproduce as command_reproduce
 from weftc.commands import run as command_run
 from weftc.commands import show as command_show
+from weftc.commands import train as command_train
 from weftc.commands import verify as command_verify
 from weftc.commands.options import UsageError, told
 from weftc.commands.telling import collected_warnings
@@ -56,6 +57,7 @@ COMMANDS: dict[str, ModuleType] = {
     "compile": command_compile,
     "run": command_run,
     "verify": command_verify,
+    "train": command_train,
     "check": command_check,
     "inspect": command_inspect,
     "export": command_export,

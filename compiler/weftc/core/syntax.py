@@ -334,12 +334,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """`tau = 90 in [0, 100)`; without a default the user must give a value."""
+    """`tau = 90 in [0, 100)`; without a default the user must give a value. `learned`: what training may change, one
+    number for all layers or one for each; until then all layers have its value."""
 
     span: Span
     name: str
     default: Expr | None
     bound: ParamBound | None
+    learned: Literal["", "once", "per layer"] = ""
 
 
 @dataclass(frozen=True, slots=True)

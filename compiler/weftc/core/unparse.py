@@ -51,7 +51,7 @@ def written(spec: Spec) -> str:
     lines += [f"inputs  {_field(one)}" for one in spec.inputs]
     lines += [f"random  {_field(one)}" for one in spec.random]
     lines += [f"state   {_field(one)}" for one in spec.state]
-    lines += [f"param   {_param(one)}" for one in spec.params]
+    lines += [f"{'learn' if one.learned else 'param'}   {_param(one)}" for one in spec.params]
     lines += [f"let     {_equation(one)}" for one in spec.lets]
     if spec.repeat is not None:
         lines.append(f"repeat  {spec.repeat}")
@@ -74,7 +74,7 @@ def _tokens(one: TokenSet) -> str:
 
 def _field(one: Field) -> str:
     text = f"{_ref(one.target)} : {_type(one.type)}"
-    text += _bound(one.bound)
+    text += written_bound(one.bound)
     if one.init is not None:
         text += f" init {one.init.kind}" + (f"({one.init.of})" if one.init.of else "")
     return text + (f" = {expression(one.start)}" if one.start is not None else "")
@@ -97,20 +97,29 @@ def _quoted(symbol: str) -> str:
     return f'"{symbol}"'
 
 
-def _bound(bound: ParamBound | None) -> str:
+def written_bound(bound: ParamBound | None) -> str:
+    """A range behind what it is of."""
     if bound is None:
         return ""
     low, high = bound.low, bound.high
     if low is not None and high is not None:
-        return f" in {'(' if low[1] else '['}{_number(low[0])}, {_number(high[0])}{')' if high[1] else ']'}"
+        return (
+            f" in {'(' if low[1] else '['}{written_number(low[0])}, {written_number(high[0])}{')' if high[1] else ']'}"
+        )
     if low is not None:
-        return f" {'>' if low[1] else '>='} {_number(low[0])}"
+        return f" {'>' if low[1] else '>='} {written_number(low[0])}"
     assert high is not None
-    return f" {'<' if high[1] else '<='} {_number(high[0])}"
+    return f" {'<' if high[1] else '<='} {written_number(high[0])}"
 
 
 def _param(one: Param) -> str:
-    return one.name + (f" = {expression(one.default)}" if one.default is not None else "") + _bound(one.bound)
+    often = " per layer" if one.learned == "per layer" else ""
+    return (
+        one.name
+        + (f" = {expression(one.default)}" if one.default is not None else "")
+        + written_bound(one.bound)
+        + often
+    )
 
 
 def _equation(one: Equation | Let) -> str:
@@ -128,7 +137,8 @@ def _ref(one: Ref) -> str:
     return one.name + (f"[{','.join(one.indices)}]" if one.indices else "")
 
 
-def _number(value: float) -> str:
+def written_number(value: float) -> str:
+    """A number that is read as this value."""
     return repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
@@ -150,7 +160,7 @@ def _expression(node: Expr) -> tuple[str, int]:
     """The text, and how tightly it binds: an operand of an operator must bind more tightly than that."""
     match node:
         case Num():
-            return _number(node.value), ATOM + 1
+            return written_number(node.value), ATOM + 1
         case Symbol(text=text):
             return _quoted(text), ATOM + 1
         case Ref():

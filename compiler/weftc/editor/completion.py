@@ -132,7 +132,7 @@ def _names(document: Document, before: list[Token], value: bool) -> Iterator[Com
         yield from (_declared(document, name, "field") for name in known)
         outputs = document.spec.outputs if document.spec is not None else ()
         yield from (Completion(one.target.name, "field", "output") for one in outputs)
-    elif section == "param":
+    elif section in ("param", "learn"):
         yield from (_declared(document, name, "param") for name in (*names.params, *names.dims))
     elif value:
         yield from _fields(document)

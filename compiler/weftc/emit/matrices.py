@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
+from weftc.core.tied import Tied
 from weftc.normal.slots import Form, NormalSlot
 from weftc_runtime.format.structure import Array as Array
 from weftc_runtime.format.structure import ConstantRun, Structured
@@ -24,7 +25,9 @@ def float_parts(form: Form) -> list[Form]:
 
 
 def number_parts(exact: Fraction) -> list[Fraction]:
-    """A number as a sum of floats."""
+    """A number as a sum of floats; one that follows from parameters is itself."""
+    if isinstance(exact, Tied):
+        return [exact]
     out: list[Fraction] = []
     while exact:
         out.append(Fraction(float(exact)))

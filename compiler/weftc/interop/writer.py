@@ -55,6 +55,7 @@ class Written:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     masks: Mapping[str, str]  # set of any size -> the argument that says which of its tokens there are
+    attributes: Mapping[str, str]  # tensor of the file -> its attribute
 
 
 def write(checkpoint: Checkpoint, layers: int | None = None, card: str = "") -> Written:
@@ -181,7 +182,7 @@ class _Writer:
         tensors = {attribute: self.arrays[name] for name, attribute in sorted(self.read.items(), key=lambda x: x[1])}
         outputs = (*self._output_names(), "margin")
         masks = {stream.name: self.mask_name(stream.name) for stream in program.streams if stream.size is None}
-        return Written(text, tensors, class_name, tuple(given), outputs, masks)
+        return Written(text, tensors, class_name, tuple(given), outputs, masks, self.read)
 
     def _output_names(self) -> list[str]:
         """Outputs as the spec names them, and the objective."""

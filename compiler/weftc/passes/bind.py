@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from weftc.core.tied import exact
 from weftc.graph.graph import Graph, Nodes, rewritten
 from weftc.graph.node import Node
 
@@ -27,7 +28,7 @@ def bind(graph: Graph, dims: Mapping[str, int], params: Mapping[str, float]) -> 
         if node.op == "parameter":
             if node.detail not in params:
                 return operands[0]
-            value = Fraction(params[str(node.detail)])
+            value = exact(params[str(node.detail)])
         elif node.op == "dimension":
             value = Fraction(dims[str(node.detail)])
         elif node.op == "count":

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
 
+from weftc.core.tied import Tied, plain
 from weftc.core.vocabulary import DECIDING
 from weftc.graph.node import Axis, Node, Reduction, Weighing, Where, in_domain
 from weftc.language.check.constants import VALUES
@@ -315,6 +315,8 @@ def _constant(function: str, value: Fraction) -> Fraction:
     if function == "abs":
         return abs(value)
     try:
+        if isinstance(value, Tied):
+            return value.applied(function, VALUES[function])
         return Fraction(VALUES[function](float(value)))
     except (ValueError, OverflowError):
         raise NoAttentionForm(f"{function} of {float(value):g} is not a finite number", code="L302") from None
@@ -329,7 +331,7 @@ def _log_of_sum(cx: Context, p: Poly) -> Poly | None:
     if not isinstance(s, PendingSum) or power != 1 or s.rule.kind != "exp" or s.scalars or s.vectors:
         return None
     lse = total(cx, PendingSum(s.query, s.key, weigh("lse", s.rule.score, s.rule.masks)))
-    return lse + Poly.const(Fraction(math.log(single[2])))
+    return lse + Poly.const(_constant("log", single[2]))
 
 
 def _unit(cx: Context, p: Poly, fallback: Poly | None) -> Poly:
@@ -439,7 +441,7 @@ def _rule_of(cx: Context, node: Node, p: Poly, masks: tuple[MaskRule, ...], q: A
         value = poly(replace(cx, home=q), x)
         if not value.is_const:
             raise NoAttentionForm("this must be a number that is known when the spec compiles", code="L304")
-        return value.constant
+        return plain(value.constant)
 
     score = p.frozen
     match how.kind:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from weftc.core.source import NOWHERE, Span
+from weftc.core.tied import exact
 from weftc.graph.node import Axis
 from weftc.normal.slots import NormalSlot
 from weftc_runtime.format.program import ScoreFunction, Weighting
@@ -296,7 +297,7 @@ class Poly:
 
     @staticmethod
     def const(value: Fraction | int | float) -> Poly:
-        return Poly({ONE: Fraction(value)})
+        return Poly({ONE: exact(value)})
 
     @staticmethod
     def atom(atom: Atom) -> Poly:
@@ -306,7 +307,7 @@ class Poly:
 
     @staticmethod
     def term(mono: Monomial, coefficient: Fraction | int = 1) -> Poly:
-        return Poly({mono: Fraction(coefficient)})
+        return Poly({mono: exact(coefficient)})
 
     def __add__(self, other: Poly) -> Poly:
         terms = dict(self.terms)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from weftc.core.tied import Tied
 from weftc.core.vocabulary import FUNCTIONS
 from weftc.graph.node import Axis
 from weftc.normal.slots import Map
@@ -179,7 +180,8 @@ def _normal_rule(cx: Context, base: PendingSum, null: Poly) -> HeadRule:
     else:
         made, key = weigh("softmax", old.score, old.masks, old.span), null
         if null.is_const and null.terms:
-            key = Poly.const(math.log(null.constant))
+            c = null.constant
+            key = Poly.const(c.applied("log", math.log) if isinstance(c, Tied) else math.log(c))
         elif null.terms:
             slot = cx.function(base.query.set, "log", linear(cx, null, base.query))
             key = Poly.atom(Scalar(slot, base.query))

@@ -17,6 +17,7 @@ EXAMPLES = {
     "random": "g[i,j] : gumbel",
     "state": "u[i] : R = 0",
     "param": "tau = 90",
+    "learn": "h = 1 > 0",
     "let": "D[i,j] = |x[i] - c[j]|^2",
     "layer": "x[i] = 2 * x[i]",
     "then": "x[i] = 2 * x[i]",
@@ -74,11 +75,11 @@ def doubled(t: Trouble) -> bool:
 
 def range_as_chain(t: Trouble) -> bool:
     """A range that is written as a chain of comparisons."""
-    number = t.token.type in ("INT", "NUMBER", "SIGN") and t.section in ("param", "inputs", "state")
+    number = t.token.type in ("INT", "NUMBER", "SIGN") and t.section in ("param", "learn", "inputs", "state")
     following = [token.text for token in t.tokens[t.at + 1 : t.at + 3]]
     if not number or not {"<", "<=", ">", ">="}.intersection(following):
         return False
-    how = "param w = 0.5 in (0, 1)" if t.section == "param" else "w[i] : R in (0, 1)"
+    how = f"{t.section} w = 0.5 in (0, 1)" if t.section in ("param", "learn") else "w[i] : R in (0, 1)"
     return t.say("P129", "a range stands behind what it is of", "write `in` and an interval", f"as in: {how}; or: > 0")
 
 
@@ -87,8 +88,8 @@ def equals(t: Trouble) -> bool:
     section = t.section
     if t.allows("=") and t.allows("+="):
         return _equation(t)
-    if section == "param" and t.token.text == ":":
-        how = "as in: param tau = 90 in [0, 100)"
+    if section in ("param", "learn") and t.token.text == ":":
+        how = f"as in: {section} tau = 90 in [0, 100)"
         return t.say("P129", "a parameter has no type", "parameters are numbers", how)
     if section == "state" and t.allows("="):
         how = "as in: state u[i] : R = 0"

@@ -13,7 +13,7 @@ from weftc.language.format.outline import Item, OutlinedSection
 from weftc.language.format.spacing import Piece, pieces
 
 MOST_PADDING = 8  # before an `=`; names of very different lengths are not aligned
-ALIGNED = ("param", "let", "outputs", "example")
+ALIGNED = ("param", "learn", "let", "outputs", "example")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ SECTIONS = (
     "random",
     "state",
     "param",
+    "learn",
     "let",
     "layer",
     "repeat",
