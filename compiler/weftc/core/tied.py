@@ -21,14 +21,14 @@ RECIPROCAL = "reciprocal"
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedFunction:
     """A function of a formula, where that is no product of powers."""
 
     function: str
     formula: Formula
 
 
-Factor: TypeAlias = "str | Applied"
+Factor: TypeAlias = "str | AppliedFunction"
 Powers: TypeAlias = "frozenset[tuple[Factor, int]]"
 Formula: TypeAlias = "frozenset[tuple[Powers, Fraction]]"
 PLAIN: Powers = frozenset()
@@ -111,7 +111,9 @@ class Tied(Fraction):
         """A function of it."""
         assert function == RECIPROCAL or function in FUNCTIONS, function
         value = Fraction(compute(self.numerator / self.denominator))
-        return Tied(value, frozenset({(frozenset({(Applied(function, self.formula), 1)}), Fraction(1))}), self.trace)
+        return Tied(
+            value, frozenset({(frozenset({(AppliedFunction(function, self.formula), 1)}), Fraction(1))}), self.trace
+        )
 
     def __pow__(self, exponent: Any) -> Fraction:  # type: ignore[override]
         base: Fraction = self if exponent >= 0 else self.inverse()

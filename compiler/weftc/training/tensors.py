@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from weftc.core.tied import RECIPROCAL, Applied, Factor, Formula
+from weftc.core.tied import RECIPROCAL, AppliedFunction, Factor, Formula
 from weftc.emit.matrices import Array
 
 FUNCTIONS: Mapping[str, Any] = {
@@ -91,7 +91,7 @@ class TiedTensors:
     def _prepare(self, formula: Formula) -> None:
         for powers, _ in sorted(formula, key=repr):
             for factor, _ in powers:
-                if isinstance(factor, Applied) and factor not in self.factors:
+                if isinstance(factor, AppliedFunction) and factor not in self.factors:
                     self._prepare(factor.formula)
                     self.applied.append((factor.function, _Sums([factor.formula], self.factors)))
                     self.factors.append(factor)
