@@ -35,7 +35,7 @@ PLAIN: Powers = frozenset()
 
 
 @dataclass(slots=True)
-class Formulas:
+class Tracing:
     """What was asked of the numbers of one compilation: the formulas behind the floats that it wrote down."""
 
     floats: dict[float, Formula] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class Tied(Fraction):
 
     __slots__ = ("formula", "trace")
     formula: Formula
-    trace: Formulas
+    trace: Tracing
 
-    def __new__(cls, value: Fraction, formula: Formula, trace: Formulas) -> Tied:
+    def __new__(cls, value: Fraction, formula: Formula, trace: Tracing) -> Tied:
         made = super().__new__(cls, value.numerator, value.denominator)
         made.formula, made.trace = formula, trace
         return made
@@ -163,7 +163,7 @@ def exact(number: Any) -> Fraction:
 
 def symbols(values: Mapping[str, float]) -> dict[str, Tied]:
     """Parameters as numbers of one compilation, at the values at which it decides what depends on them."""
-    trace = Formulas()
+    trace = Tracing()
     one = Fraction(1)
     return {
         name: Tied(Fraction(value), frozenset({(frozenset({(name, 1)}), one)}), trace) for name, value in values.items()
