@@ -122,7 +122,7 @@ def draw_converge(figure: Figure, measured: Measured) -> None:
         line(axes, depths, [max(row["error"], 1e-16) for row in one["depths"]], told, index // 2, dashed)
     axes.set(xlabel="layers", title="largest entry of |n M - P*| (dashed: gamma = 0.02)")
     logarithmic(axes)
-    key(left, axes, 5)
+    key(left, axes, 3)
     shown = measured["n = 8, gamma = 0.5 lambda (n + 1)"]
     picked = [row for row in shown["depths"] if row["depth"] in (1, 10, 50)]
     places = panels(right, 2, 2)

@@ -14,9 +14,13 @@ from weftc.experiments.drawing import bars, key, line, logarithmic, panels
 from weftc.experiments.entropy import nearest_entropy
 from weftc.experiments.study import Experiment, Judgement, Measured, Study, falls
 from weftc.experiments.trained_models import FlowTransformer, parameters, single
+from weftc.training.losses import transport
+from weftc.training.trainable import trainable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from weftc_runtime import Model
 
 LEVELS = (15, 10, 5)  # decibels
 LAYERS = 6
@@ -83,59 +87,42 @@ def mixture_em(x: Any, k: int, models: dict[int, Any], starts: int) -> tuple[Any
     return np.asarray(best[1]["means"]) * scale, np.asarray(best[1]["weights"])
 
 
-def flows(bandwidths: list[float], speeds: list[float]) -> list[Any]:
-    """One compiled layer for every bandwidth and speed."""
-    return [
-        load(compile("blurring_mean_shift", {"d": 2}, {"h": h, "t": t}, layers=1))
-        for h, t in zip(bandwidths, speeds, strict=True)
-    ]
+FLOW = """algorithm noise_flow "blurring mean shift, a bandwidth and a speed for each layer"
+tokens  i, l in points
+inputs  x[i] : R^d
+learn   h = 1 > 0 per layer,  t = 1/3 in (0, 1) per layer
+layer
+  x[i] = x[i] + t * ((sum[l] softmax[l](-|x[i] - x[l]|^2 / (2*h^2)) * x[l]) - x[i])
+outputs points = x
+"""
 
 
-def flowed(x: Any, level: float, layers: list[Any]) -> Any:
+def flowed(x: Any, level: float, model: Model) -> Any:
     z, center, noise = in_noise_units(x, level)
-    for layer in layers:
-        z = np.asarray(layer(x=z)["points"])
-    return z * noise + center
+    return np.asarray(model(x=z)["points"]) * noise + center
 
 
 def learn_numbers(steps: int, n: int = 128, batch: int = 16) -> Measured:
     """A bandwidth and a speed for each layer of the flow, learnt by the distance to the mixing measure: 12 numbers."""
-    raw = torch.zeros(LAYERS, 2)
-    raw[:, 1] = float(np.log(0.5))  # speeds 1/3: T = 2
-    raw.requires_grad_()
-    optimiser = torch.optim.Adam([raw], 3e-2)
+    model = trainable(FLOW, {"d": 2}, layers=LAYERS, dtype="float32", scores="dot")
+    optimiser = torch.optim.Adam(model.parameters(), 3e-2)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     rng = np.random.default_rng(1)
     for _ in range(steps):
         made = [mixture(rng, n) for _ in range(batch)]
         units = [in_noise_units(one[0], one[3]) for one in made]
-        z = single(np.stack([one[0] for one in units]))
-        for bandwidth, speed in raw:
-            weights = torch.softmax(-(torch.cdist(z, z) ** 2) / (2 * bandwidth.exp() ** 2), dim=-1)
-            z = z + torch.sigmoid(speed) * (weights @ z - z)
+        moved = model(x=np.stack([one[0] for one in units]))["points"]
         loss = torch.stack(
             [
-                10 ** (level / 10) * transport(moved * noise + single(center), centers, shares)
-                for moved, (_, center, noise), (_, centers, shares, level) in zip(z, units, made, strict=True)
+                10 ** (level / 10) * transport(z * noise + single(center), single(centers), shares)
+                for z, (_, center, noise), (_, centers, shares, level) in zip(moved, units, made, strict=True)
             ]
         ).mean()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         decay.step()
-    numbers = raw.detach()
-    return {"h": numbers[:, 0].exp().tolist(), "t": torch.sigmoid(numbers[:, 1]).tolist()}
-
-
-def transport(found: torch.Tensor, centers: Any, shares: Any) -> torch.Tensor:
-    """The same distance with a gradient: the plan is optimal, and constant nearby."""
-    import ot
-
-    kept = shares > 0
-    cost = ((found[:, None] - single(centers[kept])[None]) ** 2).sum(-1)
-    even = np.full(len(found), 1 / len(found))
-    plan = ot.emd(even, shares[kept] / shares[kept].sum(), cost.detach().double().numpy())
-    return (cost * single(plan)).sum()
+    return {**model.values(), "spec": model.spec()}
 
 
 METHODS = (
@@ -150,7 +137,7 @@ METHODS = (
 
 def baseline(level: int, n: int, sets: int, learned: Measured) -> dict[str, float]:
     """The mean squared distance of every method at one level."""
-    fixed, tuned = flows([1.0] * LAYERS, [1 / 3] * LAYERS), flows(learned["h"], learned["t"])
+    fixed, tuned = load(compile(FLOW, {"d": 2}, layers=LAYERS)), load(compile(learned["spec"], {"d": 2}))
     models: dict[int, Any] = {}
     found: dict[str, list[float]] = {name: [] for name in METHODS}
     for seed, (x, centers, shares, _) in enumerate(test_sets(n, sets, level)):
@@ -230,7 +217,9 @@ def train(schedule: str, steps: int, batch: int, n: int) -> FlowTransformer:
     for _ in range(steps):
         made = [mixture(rng, n) for _ in range(batch)]
         found = model(single(np.stack([one[0] for one in made])), single([one[3] for one in made]), schedule)
-        losses = [10 ** (level / 10) * transport(one, c, p) for one, (_, c, p, level) in zip(found, made, strict=True)]
+        losses = [
+            10 ** (level / 10) * transport(one, single(c), p) for one, (_, c, p, level) in zip(found, made, strict=True)
+        ]
         optimiser.zero_grad()
         torch.stack(losses).mean().backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -329,7 +318,7 @@ def draw_train(figure: Figure, measured: Measured) -> None:
             line(one, sizes, values, f"{name}, {level} dB", index, dashed)
     logarithmic(one)
     one.set(title="squared Wasserstein distance", xlabel="points")
-    one.legend()
+    key(figure, one, 3)
     line(two, measured["decibels"], measured["total"], "T", 0)
     two.set(title="learned total time T", xlabel="SNR in dB")
     line(three, range(len(measured["entropy"])), measured["entropy"], "entropy", 0)
