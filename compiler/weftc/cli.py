@@ -24,6 +24,7 @@ from weftc.commands import bench as command_bench
 from weftc.commands import benchmark as command_benchmark
 from weftc.commands import check as command_check
 from weftc.commands import circuit as command_circuit
+from weftc.commands import compare as command_compare
 from weftc.commands import compile as command_compile
 from weftc.commands import completion as command_completion
 from weftc.commands import disguise as command_disguise
@@ -63,6 +64,7 @@ COMMANDS: dict[str, ModuleType] = {
     "export": command_export,
     "circuit": command_circuit,
     "distance": command_distance,
+    "compare": command_compare,
     "disguise": command_disguise,
     "explain": command_explain,
     "report": command_report,
