@@ -1,6 +1,6 @@
 """Clusters a file that is larger than the memory it may use, and holds the answer against another way to compute it.
 
-python examples/larger_than_memory.py --rows 39062500 --limit 2e9      # 10 GB under 2 GB
+python examples/larger_than_memory.py --rows 19531250 --limit 2e9      # 10 GB under 2 GB
 
 The limit is that of `ulimit -d`: it counts what a process writes to memory of its own. It does not count pages of the
 mapped file, which the system can take back whenever memory is short. The other way is NumPy in float64: the numbers are
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-WIDTH, CENTERS, LAYERS, BLOCK = 64, 64, 3, 1 << 16
+WIDTH, CENTERS, LAYERS, BLOCK = 128, 64, 3, 1 << 16
 
 
 def make(path: Path, rows: int) -> np.ndarray:
@@ -63,7 +63,7 @@ def layer(data: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def main() -> None:
     """Makes, runs, compares."""
     options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=50_000)
+    options.add_argument("--rows", type=int, default=20_000)
     options.add_argument("--limit", type=float, default=2e9, help="bytes")
     options.add_argument("--file", type=Path, help="made by an earlier run, instead of --rows")
     given = options.parse_args()

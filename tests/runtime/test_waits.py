@@ -19,10 +19,10 @@ from weftc_runtime.kernels.native import library
 
 ROWS = 20_000
 BUDGETS = {  # operations, waits
-    "lloyd": (235, 10),  # choose and gather_sum
-    "weighted_kmeans": (335, 26),  # gather_sum of weights that are made anew
-    "soft_kmeans": (385, 18),  # soft
-    "mean_shift": (155, 7),
+    "lloyd": (240, 9),  # choose and gather_sum
+    "weighted_kmeans": (300, 16),  # gather_sum of weights that are made anew
+    "soft_kmeans": (380, 10),  # soft
+    "mean_shift": (155, 4),
 }
 
 

@@ -28,7 +28,7 @@ class Squares:
     def __init__(self, low: Tensor, high: Tensor, factor: Tensor) -> None:
         """`factor` (.., 1, 1): what distances are multiplied by, at most."""
         terms = low.shape[-1]
-        self.apart = bool((low != high).any())  # whether some distance may not be zero
+        self.apart = (low != high).any()  # whether some distance may not be zero
         one_sided = ((low > 0) & (high <= 2 * low)) | ((high < 0) & (low >= 2 * high))
         self.shift = torch.where(one_sided, low, 0.0)
         away = torch.maximum((low - self.shift).abs(), (high - self.shift).abs())

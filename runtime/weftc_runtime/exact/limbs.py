@@ -81,7 +81,7 @@ class LimbSum:
                 values = self.values(block if picked is None else picked[block]).to(torch.float64)
                 target = labels[block].to(torch.int64)
                 target = torch.where(target < 0, self.segments, target)
-                count += torch.bincount(target, minlength=self.segments + 1)
+                count += counted(target, self.segments + 1)
                 self._cut(values * sign if sign < 0 else values, target, found)
             return found, count[: self.segments]
 
@@ -114,14 +114,20 @@ class LimbSum:
                 return
 
 
+def counted(places: Tensor, many: int) -> Tensor:
+    """How often each of so many places occurs; no device is waited for, as `torch.bincount` would."""
+    ones = torch.ones(1, dtype=torch.int64, device=places.device).expand(len(places))
+    return torch.zeros(many, dtype=torch.int64, device=places.device).index_add_(0, places, ones)
+
+
 def reach(values: Values, rows: int, columns: int, device: torch.device, others: Others | None = None) -> int:
     """The power of two above all numbers, those of other processes too."""
 
-    def peak(part: slice) -> float:
-        found = [float(values(block).abs().max()) for block in in_blocks(part, columns)]
-        return max(found, default=0.0)
+    def peak(part: slice) -> Tensor:
+        found = [values(block).abs().max() for block in in_blocks(part, columns)]
+        return torch.stack(found).max() if found else torch.zeros((), device=device)
 
-    most = max(each(peak, shares(rows, columns), device), default=0.0)
+    most = float(torch.stack([one.to(torch.float64) for one in each(peak, shares(rows, columns), device)]).max())
     if others is not None:
         most = float(others.max(torch.tensor([most], dtype=torch.float64)))
     if not isfinite(most):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from weftc_runtime.exact.limbs import FEW_MOVES, LimbSum, Values, in_blocks, reach, shares
+from weftc_runtime.exact.limbs import FEW_MOVES, LimbSum, Values, counted, in_blocks, reach, shares
 from weftc_runtime.exact.merging import Others, as_terms
 from weftc_runtime.exact.sums import rounded_sum
 from weftc_runtime.threads import each
@@ -182,7 +182,7 @@ class SegmentSum:
                 for place in places:
                     number.index_add_(0, place[block.start - part.start : block.stop - part.start], values)
             units += number.mul_(scale).to(torch.int64)
-            counts = torch.bincount(torch.cat(places), minlength=len(units))
+            counts = counted(torch.cat(places), len(units))
             return units.view(-1, wide, self.columns), counts.view(-1, wide)
 
         for units, counts in each(add, shares(many, self.columns), self.device):

@@ -26,7 +26,7 @@ def feed(
     stream, tokens = residual.stream, len(residual)
     slots = slots_written(stream, narrow.writes)
     if plan.form == "sparse" and plan.number:
-        return {slots[0]: _scaled(plan, residual, tensors)}
+        return {slots[0]: _scaled(plan, narrow, residual, tensors)}
     if plan.form == "deferred" and len(slots) == 1:
 
         def make(rows: Rows) -> Tensor:
@@ -62,11 +62,14 @@ def _column(old: Tensor | None, column: int) -> Tensor:
     return old[:, column]
 
 
-def _scaled(plan: FFNPlan, residual: Residual, tensors: Mapping[str, Tensor]) -> IndexSlot:
+def _scaled(plan: FFNPlan, narrow: NarrowFFN, residual: Residual, tensors: Mapping[str, Tensor]) -> IndexSlot:
     """A stored index, times a number of each token."""
-    held = sparse(residual.slot(plan.index))
-    narrow = NarrowMatrices.of({"number": tensors[plan.number][:1]})
-    numbers = Weights(narrow.matrices).linear(narrow.read(residual), "number")[:, 0]
+    held, matrix = sparse(residual.slot(plan.index)), tensors[plan.number]
+    if narrow.kept.get("number", (None,))[0] is not matrix:
+        reads = NarrowMatrices.of({"number": matrix[:1]})
+        narrow.kept["number"] = matrix, reads, Weights(reads.matrices)
+    _, reads, weights = narrow.kept["number"]
+    numbers = weights.linear(reads.read(residual), "number")[:, 0]
     numbers = numbers if held.place is None else numbers[held.place]
     values = numbers if held.values is None else numbers * held.values
     return IndexSlot(held.tokens, held.width, held.index, held.place, values.contiguous())

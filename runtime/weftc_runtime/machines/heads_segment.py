@@ -11,7 +11,7 @@ from torch import Tensor
 
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
-from weftc_runtime.exact.limbs import Values
+from weftc_runtime.exact.limbs import Values, counted
 from weftc_runtime.exact.rational import Choice
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.exact.segments import SegmentSum
@@ -295,8 +295,8 @@ def _weighted(call: HeadTask) -> _Weighted | None:
 
 def _mass(call: HeadTask, labels: Tensor, numbers: Tensor | None) -> Tensor:
     if numbers is None:
-        wanted = labels[labels >= 0].to(torch.int64)
-        counts = torch.bincount(wanted, minlength=call.queries)
+        places = torch.where(labels < 0, call.queries, labels).to(torch.int64)
+        counts = counted(places, call.queries + 1)[:-1]
         return (counts if call.others is None else call.others.sum(counts)).to(torch.float64)
     weights = numbers
     parts = len(labels), 1, call.queries, call.device, call.others, call.every_key

@@ -80,12 +80,15 @@ class StreamedHead:
     @once
     def names(self) -> bool:
         """Whether the value of a key is its name."""
-        return self._values is not None and _is_eye(self._values)
+        values, call = self._values, self.call
+        if values is None or values.shape[0] != values.shape[1]:
+            return False
+        return bool(call.static(("names", id(call.plan.head)), call.sources("value"), lambda: _is_eye(values)))
 
     def _squares(self, part: Part) -> Squares:
         """How to compute the distances of a part: it needs to know the range of its features."""
         call, narrow = self.call, self.narrow
-        width, factors = len(narrow.weights[part.q]), [1.0]
+        width, scale = len(narrow.weights[part.q]), torch.ones(1, dtype=torch.float64, device=call.device)
         low = torch.full((1, width), torch.inf, dtype=torch.float64, device=call.device)
         high = -low  # in place: small numbers kept among large blocks keep the memory of these
         for side, residual, matrices, name in (
@@ -99,18 +102,17 @@ class StreamedHead:
                 torch.minimum(low, found.amin(0), out=low)
                 torch.maximum(high, found.amax(0), out=high)
                 if part.scale is not None and part.scale[0] == side:
-                    factors.append(float(narrow.weights.product(z, part.scale[1]).abs().max()))
+                    torch.maximum(scale, narrow.weights.product(z, part.scale[1]).abs().max(), out=scale)
         assert part.coefficient is not None
-        factor = abs(float(narrow.weights[part.coefficient])) * max(factors)
+        factor = narrow.weights[part.coefficient].abs().reshape(1) * scale
         if call.others is not None:
-            ends = call.others.max(torch.cat([-low.flatten(), high.flatten(), low.new_tensor([factor])]))
+            ends = call.others.max(torch.cat([-low.flatten(), high.flatten(), factor]))
             low, high, factor = (
                 -ends[: low.numel()].reshape(low.shape),
                 ends[low.numel() : -1].reshape(high.shape),
-                float(ends[-1]),
+                ends[-1:],
             )
-        most = torch.full((1, 1), factor, dtype=torch.float64, device=call.device)
-        return Squares(low, high, most)
+        return Squares(low, high, factor[None])
 
     def follow(self, before: StreamedHead | None) -> None:
         """Takes over what is asked of all keys when the sums are finished, from the keys before these."""
@@ -118,7 +120,7 @@ class StreamedHead:
             return
         for here, there in zip(self.squares, before.squares, strict=True):
             if here is not None and there is not None:
-                here.apart |= there.apart
+                here.apart = here.apart | there.apart
         for size, more in zip(self.key_sizes, before.key_sizes, strict=True):
             size += more
 
@@ -163,13 +165,21 @@ class StreamedHead:
                 if part.coefficient is not None:
                     value = value * self.narrow.weights[part.coefficient]
             else:
-                value = k[0].T if _is_eye(q[0]) else q[0] @ k[0].T
+                value = k[0].T if self._are_names(q[0], part) else q[0] @ k[0].T
             if part.scale is not None:
                 value = value * (q[-1] if part.scale[0] == "query" else k[-1].T)
             total = value if total is None else total + value
         if total is None:
             return torch.zeros(many, block.stop - block.start, dtype=torch.float64, device=self.call.device)
         return total
+
+    def _are_names(self, query: Tensor, part: Part) -> bool:
+        """Whether the features of queries are their names."""
+        call = self.call
+        if query.shape[0] != query.shape[1] or len(query) != call.queries:
+            return _is_eye(query)
+        key = ("names of queries", id(call.plan.head), part.q)
+        return bool(call.static(key, call.sources("query"), lambda: _is_eye(query)))
 
     def tile(self, scores: Tensor, block: slice) -> Tile:
         """What the keys of a block add up to."""
@@ -252,6 +262,8 @@ class StreamedHead:
                 raise Uncovered(f"head {self.call.plan.head.name} decides exactly whether a total weight is zero")
             out = self._divided(tile.total, tile.mass, fallback if own is not None and own.row is None else None)
         if not bool(torch.isfinite(out).all()):
+            if tile.mass is not None and bool((tile.mass == 0).any()):
+                raise Uncovered("the total weight of a query is zero and the equation has no `else`")
             raise Uncovered(f"head {self.call.plan.head.name} overflows")
         return out
 
@@ -294,11 +306,9 @@ class StreamedHead:
         return Tile(None, weight if self.kind == "normalize" else None, weight[:, None] * value)
 
     def _divided(self, total: Tensor, mass: Tensor, fallback: Tensor | None) -> Tensor:
-        empty = mass == 0
-        if not bool(empty.any()):
-            return total / mass[:, None]
         if fallback is None:
-            raise Uncovered("the total weight of a query is zero and the equation has no `else`")
+            return total / mass[:, None]  # no number where the mass is zero
+        empty = mass == 0
         return torch.where(empty[:, None], fallback, total / torch.where(empty, 1.0, mass)[:, None])
 
 

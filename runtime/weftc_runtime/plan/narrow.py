@@ -157,6 +157,7 @@ class NarrowFFN:
     reads: NarrowMatrices
     writes: tuple[int, ...]
     weights: Weights
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False)  # what runs found out and later ones may use
 
     @classmethod
     def of(cls, ffn: FFN, tensors: Mapping[str, Tensor]) -> NarrowFFN:
