@@ -41,6 +41,29 @@ static inline void add(int64_t* sum, Longs more) {
   std::memcpy(sum, &now, sizeof now);
 }
 
+// Sizes of IEEE numbers are ordered like their bits without the sign; NaN comes after infinity.
+template <class Real>
+Real peak(const Real* data, int64_t stride, int64_t first, int64_t last, int64_t columns) {
+  typedef std::conditional_t<sizeof(Real) == 4, int32_t, int64_t> Bits;
+  if (stride == columns) {  // one row for all
+    data += first * stride;
+    columns *= last - first, first = 0, last = 1;
+  }
+  Bits most = 0;
+  const Bits size = ~((Bits)1 << (8 * sizeof(Bits) - 1));
+  for (int64_t i = first; i < last; i++) {
+    const Real* row = data + i * stride;
+    for (int64_t c = 0; c < columns; c++) {
+      Bits bits;
+      std::memcpy(&bits, row + c, sizeof bits);
+      most = std::max(most, (Bits)(bits & size));
+    }
+  }
+  Real found;
+  std::memcpy(&found, &most, sizeof found);
+  return found;
+}
+
 constexpr int BITS = 36;  // of a piece
 constexpr int64_t SHARE = 8192;  // rows that a thread takes at a time
 constexpr int64_t FETCHED = 8;   // rows ahead

@@ -144,8 +144,8 @@ struct Choose : Instruction {
     made.distance = score.parts[0].distance, made.bounds = 1, made.many = MANY;
     double peak = slot.now == problem.machine.arrays[rows.slot].given ? problem.machine.peaks[rows.slot] : NAN;
     if (peak != peak)
-      peak = type.single ? peak_of((const float*)slot.now + rows.column, type.width, queries, columns)
-                         : peak_of((const double*)slot.now + rows.column, type.width, queries, columns);
+      peak = type.single ? weftc::peak((const float*)slot.now + rows.column, type.width, 0, queries, columns)
+                         : weftc::peak((const double*)slot.now + rows.column, type.width, 0, queries, columns);
     kept.finder.reset();
     if (!(peak < 0x1p480)) return;
     std::vector<double> centre(columns);

@@ -6,6 +6,7 @@
 namespace weftc {
 namespace {
 
+constexpr double ONE = 1;  // what weights are added up with, for every token
 constexpr int32_t LEVELS[] = {2, 12};  // pieces of a number that sums have room for: first these, then those
 
 // The sums of one array, moved along as labels change.
@@ -91,19 +92,19 @@ struct Gather : Instruction {
         sums.call.data = data, sums.call.stride = type.width, sums.call.is_double = !type.single;
         kept.peak = stays ? problem.machine.peaks[value.slot] : NAN;
         if (kept.peak != kept.peak)
-          kept.peak = type.single ? peak_of((const float*)data, type.width, tokens, writes)
-                                  : peak_of((const double*)data, type.width, tokens, writes);
+          kept.peak = type.single ? weftc::peak((const float*)data, type.width, 0, tokens, writes)
+                                  : weftc::peak((const double*)data, type.width, 0, tokens, writes);
       }
       peak = kept.peak;
     } else {
       problem.numbers(worker, value, tokens, kept.computed);
       sums.call.data = kept.computed.data(), sums.call.stride = writes, sums.call.is_double = 1;
-      peak = peak_of(kept.computed.data(), writes, tokens, writes);
+      peak = weftc::peak(kept.computed.data(), writes, 0, tokens, writes);
       kept.begun = false;
     }
     double reach = 1;
     if (weights) {
-      reach = peak_of(weights, 1, tokens, 1);
+      reach = weftc::peak(weights, 1, 0, tokens, 1);
       if (!(reach <= kept.reach)) kept.begun = false, kept.reach = reach;
       reach = kept.reach;
     }
@@ -114,7 +115,7 @@ struct Gather : Instruction {
       if (weights) {
         kept.mass.start_anew((int32_t)queries, 1, problem.hands);
         kept.mass.call.top = top_of(reach), kept.mass.call.rows = tokens, kept.mass.call.is_double = 1;
-        kept.mass.call.stride = 1;
+        kept.mass.call.data = &ONE, kept.mass.call.stride = 0;
       }
       kept.begun = true;
     }
@@ -124,8 +125,7 @@ struct Gather : Instruction {
     to = sums.out;
     if (weights && divide) {
       Sums& mass = kept.mass;
-      mass.call.data = weights, mass.call.labels = labels, mass.call.before = nullptr;
-      mass.start_anew((int32_t)queries, 1, problem.hands);
+      mass.call.labels = labels, mass.call.weights = weights;
       if (!mass.add(team, problem.hands)) return LAYER;
       for (int64_t q = 0; q < queries; q++)
         for (int32_t w = 0; w < writes && mass.out[q] != 0; w++) to[q * writes + w] /= mass.out[q];

@@ -67,7 +67,7 @@ Problem::Problem(Machine& machine, int64_t number) : machine(machine), number(nu
     slot.values = from.values ? from.values + first : nullptr;
   }
   outs.resize(machine.outs), members.resize(machine.rankings);
-  snapshots.resize(machine.groups.size()), earlier.resize(machine.groups.size()), tiles.resize(machine.groups.size());
+  snapshots.resize(machine.groups.size()), earlier.resize(machine.groups.size());
   memory.resize(machine.list.size());
 }
 
@@ -125,9 +125,7 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
       return;
     case LAZY: {
       if (slot.map) return column_of(*slot.map, *this, worker, block, at, column, out);
-      const auto& made = machine.groups[kind.group].slots;
-      const size_t which = std::find(made.begin(), made.end(), at) - made.begin();
-      std::memcpy(out, tile(worker, block, kind.group).slots[which][column].v, sizeof(Lane));
+      std::memcpy(out, slot_of(worker, block, at)[column].v, sizeof(Lane));
       return;
     }
     case NOISE:
@@ -138,18 +136,22 @@ void Problem::column(Worker& worker, const Block& block, int32_t at, int32_t col
   }
 }
 
-const Tile& Problem::tile(Worker& worker, const Block& block, int32_t group) {
-  LazyTiles& kept = tiles[group];
+const std::vector<Lane>& Problem::slot_of(Worker& worker, const Block& block, int32_t slot) {
+  const int32_t group = type(slot).group;
+  const auto& made = machine.groups[group].slots;
+  const size_t which = std::find(made.begin(), made.end(), slot) - made.begin();
+  LazyTiles& kept = workers[0].tiles[group];
   const int64_t rest = tokens[machine.groups[group].query] - block.first;
-  const bool keeps = !kept.of.empty() && !block.list && block.first % LANES == 0 && block.many == std::min<int64_t>(LANES, rest);
+  const bool whole = !block.list && block.first % LANES == 0 && block.many == std::min<int64_t>(LANES, rest);
+  const bool keeps = whole && block.first / LANES < (int64_t)kept.of.size();
   Tile& found = keeps ? kept.of[block.first / LANES] : worker.making[group].tile;
   const uint64_t wanted = keeps ? kept.serial : block.serial;
   if (found.serial != wanted || !wanted) {
     fill(found, *this, worker, block, group, snapshots[group]);
     found.serial = wanted;
-    kept.asked += !block.list && !block.first && block.many == std::min<int64_t>(LANES, rest);
+    kept.asked += whole && !block.first;
   }
-  return found;
+  return found.slots[which];
 }
 
 // Columns that stand side by side, `step` numbers from token to token: every number is loaded once.
@@ -185,6 +187,18 @@ void Problem::rows(Worker& worker, const Block& block, const Rows& all, Lane* ou
     return;
   }
   for (int32_t r = 0; r < count; r++) row(worker, block, all, r, out[r].v, sizes ? sizes[r].v : nullptr);
+}
+
+const Lane* Problem::rows_at(Worker& worker, const Block& block, const Rows& all, Lane* room) {
+  if (!all.plain || type(all.slot).kind != LAZY || slots[all.slot].map || slots[all.slot].empty)
+    return rows(worker, block, all, room), room;
+  return slot_of(worker, block, all.slot).data() + all.column;
+}
+
+const Lane* Problem::features_at(Worker& worker, const Block& block, const Score& score, bool query, Lane* room) {
+  if (score.parts.size() == 1 && !score.parts[0].side)
+    return rows_at(worker, block, query ? score.parts[0].query : score.parts[0].keys, room);
+  return features(worker, block, score, query, room), room;
 }
 
 void Problem::row(Worker& worker, const Block& block, const Rows& all, int32_t which, double* to, double* sizes) {
@@ -227,16 +241,22 @@ void Problem::features(Worker& worker, const Block& block, const Score& score, b
 
 void Problem::side(Worker& worker, const Score& score, bool query, int64_t count, Side& out) {
   out.tokens = count, out.width = score.features;
-  out.number.assign(count * score.features, 0.0);
-  Lanes lanes(worker, score.features);
-  for (int64_t first = 0; first < count; first += LANES) {
-    Block some = block(first, count);
-    some.serial = ++serial;
-    features(worker, some, score, query, lanes.data());
-    for (int e = 0; e < some.many; e++)
-      for (int32_t f = 0; f < score.features; f++) out.number[(first + e) * score.features + f] = lanes[f].v[e];
+  const bool one = score.parts.size() == 1 && !score.parts[0].side;
+  if (one) {
+    numbers(worker, query ? score.parts[0].query : score.parts[0].keys, count, out.number);
+  } else {
+    out.number.resize(count * score.features);
+    Lanes lanes(worker, score.features);
+    for (int64_t first = 0; first < count; first += LANES) {
+      Block some = block(first, count);
+      some.serial = ++serial;
+      features(worker, some, score, query, lanes.data());
+      for (int e = 0; e < some.many; e++)
+        for (int32_t f = 0; f < score.features; f++) out.number[(first + e) * score.features + f] = lanes[f].v[e];
+    }
   }
   out.used.clear(), out.start.assign(1, 0);
+  if (one && score.parts[0].distance) return;  // all count
   for (int64_t token = 0; token < count; token++)
     for (const Part& part : score.parts) {
       for (int32_t f = 0; f < part.query.count(); f++)
@@ -248,6 +268,15 @@ void Problem::side(Worker& worker, const Score& score, bool query, int64_t count
 void Problem::numbers(Worker& worker, const Rows& all, int64_t count, std::vector<double>& out) {
   const int32_t wide = all.count();
   out.resize(count * wide);
+  if (all.plain && type(all.slot).kind == DENSE && !slots[all.slot].empty) {
+    const int64_t step = type(all.slot).width;
+    const auto copy = [&](const auto* from) {
+      for (int64_t i = 0; i < count; i++)
+        for (int32_t r = 0; r < wide; r++) out[i * wide + r] = (double)from[i * step + r];
+    };
+    const void* now = slots[all.slot].now;
+    return type(all.slot).single ? copy((const float*)now + all.column) : copy((const double*)now + all.column);
+  }
   Lanes lanes(worker, wide);
   for (int64_t first = 0; first < count; first += LANES) {
     Block some = block(first, count);
@@ -706,7 +735,7 @@ void Problem::roll_back() {
     slot.now = slot.before, slot.empty = !slot.before, slot.moved = false;
   }
   snapshots = earlier;
-  for (auto& kept : tiles) kept.serial = ++serial;
+  for (LazyTiles& kept : workers[0].tiles) kept.serial = ++serial;
   for (auto& kept : memory) kept.reset();
   at = machine.begins;
 }
@@ -722,6 +751,10 @@ void Problem::go(Team& team, Worker* mine, int32_t many, int64_t last, int32_t s
   workers = mine, hands = many;
   for (int32_t who = 0; who < many; who++)
     for (Worker::Making& making : workers[who].making) making.tile.serial = 0;  // of another problem
+  for (LazyTiles& kept : workers[0].tiles) {
+    for (Tile& tile : kept.of) tile.serial = 0;
+    kept.serial = ++serial;
+  }
   outcome = GOING;
   const int32_t end = (int32_t)machine.list.size();
   for (;;) {
@@ -814,7 +847,7 @@ void* weftc_machine(const int64_t* code, const double* real, void* const* arrays
       }
     }
     machine->workers.resize(threads);
-    for (auto& worker : machine->workers) worker.making.resize(groups);
+    for (auto& worker : machine->workers) worker.making.resize(groups), worker.tiles.resize(groups);
     machine->outs = (int32_t)read.next(), machine->rankings = (int32_t)read.next();
     machine->begins = (int32_t)read.next();
     const int64_t many = read.next();

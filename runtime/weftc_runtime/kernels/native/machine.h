@@ -120,6 +120,17 @@ struct Tile {
   std::vector<std::vector<Lane>> slots;
 };
 
+// Tiles of all tokens, kept while a snapshot stands where they take little room and are asked for more than once.
+struct LazyTiles {
+  std::vector<Tile> of;  // by block
+  uint64_t serial = 0;   // of the snapshot
+  int asked = 0;         // how often the first was made for it
+};
+
+struct Memory {
+  virtual ~Memory() = default;
+};
+
 // What one thread has for itself while problems run; it goes from one to the next.
 struct Worker {
   struct Making {  // of a tile
@@ -127,9 +138,18 @@ struct Worker {
     Tile tile;
   };
   std::vector<Making> making;  // by group of lazy slots
+  std::vector<LazyTiles> tiles;  // the same; those of its first worker serve a problem
+  std::vector<std::unique_ptr<Memory>> of;  // by instruction: room that it uses again
   std::vector<std::vector<Lane>> rooms;  // that nobody uses at the moment
   std::vector<double> terms, parts;
   bool odd = false;  // a number without a value was made while rows were read
+
+  template <class Room>
+  Room& room(int32_t instruction) {
+    if ((size_t)instruction >= of.size()) of.resize(instruction + 1);
+    if (!of[instruction]) of[instruction] = std::make_unique<Room>();
+    return (Room&)*of[instruction];
+  }
 };
 
 // Some lanes, in a room that a worker lends. What they hold is what others have left there.
@@ -139,8 +159,10 @@ class Lanes {
     if (!worker.rooms.empty()) lanes_ = std::move(worker.rooms.back()), worker.rooms.pop_back();
     lanes_.resize(count);
   }
-  ~Lanes() { worker_.rooms.push_back(std::move(lanes_)); }
-  Lanes(const Lanes&) = delete;
+  ~Lanes() {
+    if (lanes_.capacity()) worker_.rooms.push_back(std::move(lanes_));
+  }
+  Lanes(Lanes&&) = default;
   Lanes& operator=(const Lanes&) = delete;
   Lane* data() { return lanes_.data(); }
   Lane& operator[](size_t at) { return lanes_[at]; }
@@ -211,13 +233,6 @@ struct Snapshot {
   std::vector<std::vector<double>> values;  // by head: (keys, width)
 };
 
-// Tiles of all tokens, kept while a snapshot stands where they take little room and are asked for more than once.
-struct LazyTiles {
-  std::vector<Tile> of;  // by block
-  uint64_t serial = 0;   // of the snapshot
-  int asked = 0;         // how often the first was made for it
-};
-
 struct LazyGroup {
   int32_t query, keys;
   Score score;
@@ -232,10 +247,6 @@ struct Limit {
   double most, share;
 };
 
-struct Memory {
-  virtual ~Memory() = default;
-};
-
 struct Store;  // of exponentials that are kept (kept.cpp)
 void let_go(Store& store, int64_t problem);  // of a problem after a call, where all of them would take too much room
 
@@ -247,7 +258,6 @@ struct Problem {
   std::vector<std::vector<double>> outs;    // what heads add, by number
   std::vector<std::vector<int32_t>> members;  // labels that rankings give
   std::vector<Snapshot> snapshots, earlier;  // by group of lazy slots
-  std::vector<LazyTiles> tiles;              // the same
   std::vector<std::unique_ptr<Memory>> memory;  // by instruction: what it keeps from layer to layer
   Worker* workers = nullptr;  // those that work on it, `hands` of them
   uint64_t serial = 0;
@@ -269,6 +279,11 @@ struct Problem {
   // One row of a matrix, and all of them; `sizes`: those of what was added.
   void row(Worker& worker, const Block& block, const Rows& rows, int32_t which, double* out, double* sizes = nullptr);
   void rows(Worker& worker, const Block& block, const Rows& rows, Lane* out, Lane* sizes = nullptr);
+  // The columns of a slot that is made when it is read.
+  const std::vector<Lane>& slot_of(Worker& worker, const Block& block, int32_t slot);
+  // Rows, or features, where they lie already, or in `room`, where they are put.
+  const Lane* rows_at(Worker& worker, const Block& block, const Rows& rows, Lane* room);
+  const Lane* features_at(Worker& worker, const Block& block, const Score& score, bool query, Lane* room);
   // All features of one side of a score for the tokens of a block, and for all tokens.
   void features(Worker& worker, const Block& block, const Score& score, bool query, Lane* out, Lane* sizes = nullptr);
   void side(Worker& worker, const Score& score, bool query, int64_t tokens, Side& out);
@@ -278,7 +293,6 @@ struct Problem {
   Worker& worker(int who) { return workers[who]; }
   const SlotType& type(int32_t slot) const;
 
-  const Tile& tile(Worker& worker, const Block& block, int32_t group);  // of the rows of a lazy group
   void take_over(int32_t slot);  // what was written to the room of a slot is what it holds
   void* room(int32_t slot) { return slots[slot].room[slots[slot].now == slots[slot].room[0]]; }
   void forget();
@@ -325,30 +339,6 @@ void take_snapshot(Problem& problem, int32_t group);
 
 // Numbers from the generator (draw.cpp): one column of 64 tokens.
 void draw(int32_t kind, uint64_t seed, int64_t name, int64_t layer, const Block& block, int32_t column, double* out);
-
-// The largest size of numbers.
-template <class Real>
-double peak_of(const Real* data, int64_t stride, int64_t rows, int32_t columns) {
-  typedef Real Some __attribute__((vector_size(64)));
-  constexpr int MANY = sizeof(Some) / sizeof(Real);
-  Some most{};
-  Real rest = 0;
-  const auto look = [&](const Real* from, int64_t count) {
-    int64_t at = 0;
-    for (; at + MANY <= count; at += MANY) {
-      Some x;
-      std::memcpy(&x, from + at, sizeof x);
-      x = x < Some{} ? -x : x;
-      most = x > most ? x : most;
-    }
-    for (; at < count; at++) rest = std::max(rest, std::fabs(from[at]));
-  };
-  if (stride == columns) look(data, rows * stride);
-  else
-    for (int64_t i = 0; i < rows; i++) look(data + i * stride, columns);
-  for (int e = 0; e < MANY; e++) rest = std::max(rest, (Real)most[e]);
-  return (double)rest;
-}
 
 inline int64_t rows_of(const Problem& problem, int32_t stream, bool once) { return once ? 1 : problem.tokens[stream]; }
 

@@ -15,28 +15,6 @@ extern "C" int32_t weftc_segments(WeftSegments* s) {
 
 namespace weftc {
 
-// Sizes of IEEE numbers are ordered like their bits without the sign; NaN comes after infinity.
-template <class Real, class Bits>
-static Real peak(const Real* data, int64_t stride, int64_t first, int64_t last, int64_t columns) {
-  if (stride == columns) {  // one row for all
-    data += first * stride;
-    columns *= last - first, first = 0, last = 1;
-  }
-  Bits most = 0;
-  const Bits size = ~((Bits)1 << (8 * sizeof(Bits) - 1));
-  for (int64_t i = first; i < last; i++) {
-    const Real* row = data + i * stride;
-    for (int64_t c = 0; c < columns; c++) {
-      Bits bits;
-      std::memcpy(&bits, row + c, sizeof bits);
-      most = std::max(most, (Bits)(bits & size));
-    }
-  }
-  Real found;
-  std::memcpy(&found, &most, sizeof found);
-  return found;
-}
-
 static inline double larger(double a, double b) { return a != a || a > b ? a : b; }  // NaN if one of them is
 
 }  // namespace weftc
@@ -48,8 +26,8 @@ extern "C" double weftc_peak(const void* data, int32_t is_double, int64_t stride
   const int many = rows * columns < 1 << 16 ? 1 : threads;
   weftc::Team::run(many, [&](weftc::Team& team) {
     team.ranges(rows, 1 << 13, [&](int64_t first, int64_t last, int t) {
-      const double most = is_double ? weftc::peak<double, int64_t>((const double*)data, stride, first, last, columns)
-                                    : weftc::peak<float, int32_t>((const float*)data, stride, first, last, columns);
+      const double most = is_double ? weftc::peak((const double*)data, stride, first, last, columns)
+                                    : weftc::peak((const float*)data, stride, first, last, columns);
       found[t] = weftc::larger(most, found[t]);
     });
   });

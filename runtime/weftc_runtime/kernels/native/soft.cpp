@@ -5,8 +5,6 @@
 // score is far above it. Sums are added over runs of at most 32 terms, and beyond with their errors, so that these do not
 // grow with the number of keys; they are cut by that number alone: the same bits for any threads.
 
-#include <deque>
-
 #include "soft.h"
 
 namespace weftc {
@@ -92,13 +90,17 @@ struct Partial {  // of some keys, for one query
 template <bool Single>
 struct Addings {
   static constexpr int EACH = sizeof(Lane) / sizeof(Exactly);
-  Lanes room;
-  std::vector<Adding<Single>> of;
+  Lanes own, room;
+  Adding<Single>* of;
 
   Addings(Worker& worker, const Head& head, int64_t queries)
-      : room(worker, (queries * head.sums() + EACH - 1) / EACH), of(queries) {
+      : own(worker, (queries * sizeof(Adding<Single>) + sizeof(Lane) - 1) / sizeof(Lane)),
+        room(worker, (queries * head.sums() + EACH - 1) / EACH), of((Adding<Single>*)own.data()) {
     std::fill(room.begin(), room.end(), Lane{});
-    for (int64_t q = 0; q < queries; q++) of[q].sum = (Exactly*)room.data() + q * head.sums(), of[q].sums = head.sums();
+    for (int64_t q = 0; q < queries; q++) {
+      new (of + q) Adding<Single>{};
+      of[q].sum = (Exactly*)room.data() + q * head.sums(), of[q].sums = head.sums();
+    }
   }
 };
 
@@ -121,9 +123,20 @@ void merge(const Head& head, const std::vector<Partial*>& parts, Total& out) {
   for (int32_t w = 0; w < head.sums(); w++) out.sum[w] = total([&](const Partial& part) -> const Two& { return part.sum[w]; });
 }
 
+// What heads work with; used again.
+struct SoftRoom : Memory {
+  std::vector<Side> sides;  // by head
+  std::vector<std::vector<Partial>> found;
+  std::vector<std::vector<Two>> sums;
+  std::vector<double> values, scores, own;
+  std::vector<Partial*> parts;
+  Total total;
+};
+
 // Heads over all keys.
 struct Sums {
   const std::vector<Head>& heads;
+  int32_t number;  // of the instruction
 
   template <bool Single>
   bool run(Problem& problem, Team& team) const {
@@ -162,9 +175,11 @@ struct Sums {
   template <bool Single>
   bool by_keys(Problem& problem, Team& team, int64_t queries, int64_t keys) const {
     const int64_t each = std::max<int64_t>(4096, (keys / 32 + LANES) / LANES * LANES), parts = (keys + each - 1) / each;
-    std::vector<Side> sides(heads.size());
-    std::vector<std::vector<Partial>> found(heads.size());
-    std::vector<std::vector<Two>> sums(heads.size());
+    SoftRoom& room = problem.worker(0).room<SoftRoom>(number);
+    auto &sides = room.sides;
+    auto &found = room.found;
+    auto &sums = room.sums;
+    sides.resize(heads.size()), found.resize(heads.size()), sums.resize(heads.size()), room.parts.resize(parts);
     for (size_t h = 0; h < heads.size(); h++) {
       problem.side(problem.worker(0), heads[h].score, true, queries, sides[h]);
       found[h].resize(parts * queries), sums[h].resize(parts * queries * heads[h].sums());
@@ -173,20 +188,21 @@ struct Sums {
     problem.serial += keys;
     const bool whole = team.ranges(keys, each, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
-      std::deque<OfHead<Single>> own;
+      std::vector<OfHead<Single>> own;
+      own.reserve(heads.size());
       for (const Head& head : heads) own.emplace_back(worker, head, queries);
       for (int64_t at = first; at < last; at += LANES) {
         Block block = problem.block(at, last);
         block.serial = base + 1 + at;
         for (size_t h = 0; h < heads.size(); h++) {
           const Head& head = heads[h];
-          problem.features(worker, block, head.score, false, own[h].lanes.data());
-          problem.rows(worker, block, head.value, own[h].values.data());
+          const Lane* lanes = problem.features_at(worker, block, head.score, false, own[h].lanes.data());
+          const Lane* values = problem.rows_at(worker, block, head.value, own[h].values.data());
           const Scorer scorer{head.score, sides[h], true};
           for (int64_t q = 0; q < queries; q++) {
             Eight s[EIGHTS];
-            scorer(q, own[h].lanes.data(), s);
-            own[h].adding.of[q].block(head, s, own[h].values.data(), block.many, head.other ? q - at : -1, q);
+            scorer(q, lanes, s);
+            own[h].adding.of[q].block(head, s, values, block.many, head.other ? q - at : -1, q);
           }
         }
       }
@@ -201,16 +217,15 @@ struct Sums {
       const Head& head = heads[h];
       std::vector<double>& out = problem.outs[head.out];
       out.assign(queries * head.writes, 0.0);
-      std::vector<double> scores, own;
-      if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, scores);
-      if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, own);
-      Total total;
-      std::vector<Partial*> some(parts);
+      if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, room.scores);
+      if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, room.own);
+      std::vector<Partial*>& some = room.parts;
+      Total& total = room.total;
       for (int64_t q = 0; q < queries; q++) {
         for (int64_t p = 0; p < parts; p++) some[p] = &found[h][p * queries + q];
         merge(head, some, total);
         double* to = out.data() + q * head.writes + (head.diagonal ? q : 0);
-        if (!finish(head, total, scores.data() + q, own.data() + q * head.writes, to)) return false;
+        if (!finish(head, total, room.scores.data() + q, room.own.data() + q * head.writes, to)) return false;
       }
     }
     return true;
@@ -219,9 +234,11 @@ struct Sums {
   // ---------------------------------------------------------------- one query to a lane
   template <bool Single>
   bool by_queries(Problem& problem, Team& team, const Head& head, int64_t queries, int64_t keys) const {
-    Side side;
+    SoftRoom& room = problem.worker(0).room<SoftRoom>(number);
+    room.sides.resize(heads.size());
+    Side& side = room.sides[0];
+    std::vector<double>&values = room.values, &scores = room.scores, &own = room.own;
     problem.side(problem.worker(0), head.score, false, keys, side);
-    std::vector<double> values, scores, own;
     if (!head.number) problem.numbers(problem.worker(0), head.value, keys, values);
     if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, scores);
     if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, own);
@@ -317,7 +334,7 @@ struct Soft : Instruction {
   }
 
   Outcome run(Problem& problem, Team& team) const override {
-    return add_up(problem, team, heads) ? GOING : LAYER;
+    return add_up(problem, team, heads, number) ? GOING : LAYER;
   }
 };
 
@@ -467,8 +484,8 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
 
 }  // namespace
 
-bool add_up(Problem& problem, Team& team, const std::vector<Head>& heads) {
-  const Sums sums{heads};
+bool add_up(Problem& problem, Team& team, const std::vector<Head>& heads, int32_t instruction) {
+  const Sums sums{heads, instruction};
   return problem.machine.single ? sums.run<true>(problem, team) : sums.run<false>(problem, team);
 }
 
@@ -486,11 +503,11 @@ void take_snapshot(Problem& problem, int32_t number) {
     if (group.heads[h].value.count())
       problem.numbers(problem.worker(0), group.heads[h].value, problem.tokens[group.keys], out.values[h]);
   for (int32_t who = 0; who < problem.hands; who++) problem.worker(who).making[number].tile.serial = 0;
-  LazyTiles& kept = problem.tiles[number];
+  LazyTiles& kept = problem.worker(0).tiles[number];
   int64_t wide = 0;
   for (int32_t slot : group.slots) wide += problem.type(slot).width;
   const int64_t blocks = (problem.tokens[group.query] + LANES - 1) / LANES;
-  if (kept.asked > 1 && blocks * wide * (int64_t)sizeof(Lane) <= LITTLE_ROOM) kept.of.resize(blocks);
+  if (kept.asked > 1 && blocks * wide * (int64_t)sizeof(Lane) <= LITTLE_ROOM && blocks > (int64_t)kept.of.size()) kept.of.resize(blocks);
   kept.serial = ++problem.serial, kept.asked = 0;
 }
 
