@@ -257,7 +257,7 @@ struct Choose : Instruction {
 
   // Keys that random numbers can still bring to the top: these are drawn for them alone, 64 keys at a time.
   struct Drawing {
-    static constexpr double MOST[] = {0, 37.5, 1};  // by kind, the size of a number: Gumbel, uniform
+    static constexpr double MOST[] = {0, 37.5, 1}, LEAST[] = {0, -3.7, 0};  // by kind: Gumbel, uniform
 
     struct Left {  // of one query
       int many = 0;
@@ -271,11 +271,11 @@ struct Choose : Instruction {
     const Side& side;
     double rounding = share(choose.score);
     std::vector<Left> left;
-    std::vector<double> most;  // what random numbers may add to a score
+    std::vector<double> most, least;  // what random numbers may add to a score, and add at least
     std::vector<Rows> fixed;   // the keys of every part without them
 
     Drawing(const Choose& choose, Problem& problem, Worker& worker, const Side& side)
-        : choose(choose), problem(problem), worker(worker), side(side), left(side.tokens), most(side.tokens) {
+        : choose(choose), problem(problem), worker(worker), side(side), left(side.tokens), most(side.tokens), least(side.tokens) {
       for (const Part& part : choose.score.parts) {
         Rows rows = part.keys;
         rows.plain = false, rows.terms.clear(), rows.start.assign(1, 0);
@@ -289,7 +289,9 @@ struct Choose : Instruction {
       }
       for (int64_t q = 0; q < side.tokens; q++)
         each_term(q, [&](double by, const Term& term) {
-          most[q] += std::fabs(by) * MOST[problem.type(term.slot).group] * (1 + 0x1p-20);
+          const int32_t kind = problem.type(term.slot).group;
+          most[q] += (by > 0 ? by * MOST[kind] : by * LEAST[kind]) + std::fabs(by) * 0x1p-10;
+          least[q] += (by > 0 ? by * LEAST[kind] : by * MOST[kind]) - std::fabs(by) * 0x1p-10;
         });
     }
 
@@ -318,6 +320,7 @@ struct Choose : Instruction {
         for (int64_t q = 0; q < side.tokens; q++) {
           bounded(score, side.row(q), true, lanes.data(), s.v, size.v, sizes.data());
           Left& mine = left[q];
+          best[q] = std::max(best[q], floor(s, size, block.many) + (least[q] - drawn[q]));
           for (uint64_t some = reach(s, size, most[q] + drawn[q], best[q]); some; some &= some - 1) {
             const int e = __builtin_ctzll(some);
             if (e >= block.many) break;
@@ -328,6 +331,21 @@ struct Choose : Instruction {
       }
       for (int64_t q = 0; q < side.tokens; q++)
         if (left[q].many) draw_for(q, found[q], best[q]);
+    }
+
+    // What the best of these scores is at least.
+    static double floor(const Lane& s, const Lane& size, int many) {
+      double best = -INFINITY;
+      if (many == LANES) {
+        Eight top = Eight{} - INFINITY;
+        for (int i = 0; i < LANES / 8; i++) {
+          const Eight low = s.eights()[i] - size.eights()[i] * 0x1p-20;
+          top = low > top ? low : top;
+        }
+        for (int e = 0; e < 8; e++) best = std::max(best, top[e]);
+      }
+      for (int e = 0; many < LANES && e < many; e++) best = std::max(best, s.v[e] - size.v[e] * 0x1p-20);
+      return best;
     }
 
     // Which of 64 scores may come to the top, bit by bit.

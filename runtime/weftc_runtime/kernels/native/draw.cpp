@@ -14,7 +14,6 @@ namespace weftc {
 namespace {
 
 constexpr uint64_t LOW = 0xFFFFFFFF;
-constexpr int EIGHTS = LANES / 8;
 
 typedef uint64_t EightBits __attribute__((vector_size(64)));
 
@@ -54,7 +53,7 @@ inline Eight logs(Eight x) {
 void draw(int32_t kind, uint64_t seed, int64_t name, int64_t layer, const Block& block, int32_t column, double* out) {
   alignas(64) uint64_t tokens[LANES];
   for (int e = 0; e < LANES; e++) tokens[e] = (uint64_t)block.token(e);
-  for (int i = 0; i < EIGHTS; i++) {
+  for (int i = 0; i < block.lanes() / 8; i++) {
     EightBits c0, c1 = EightBits{} + (uint64_t)column, c2 = EightBits{} + (uint64_t)(layer & LOW), c3 = EightBits{} + (uint64_t)name;
     std::memcpy(&c0, tokens + 8 * i, sizeof c0);
     uint64_t key0 = seed & LOW, key1 = seed >> 32;
@@ -71,6 +70,7 @@ void draw(int32_t kind, uint64_t seed, int64_t name, int64_t layer, const Block&
     const Eight found = kind == 2 ? u : -logs(-logs(u));
     std::memcpy(out + 8 * i, &found, sizeof found);
   }
+  block.fill_up(out);
 }
 
 }  // namespace weftc

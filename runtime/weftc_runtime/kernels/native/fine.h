@@ -42,7 +42,8 @@ struct Fine {
     }
   }
 
-  void scan(const float* table, const float* bias, int blocks, int waiting) {
+  // The queries are there: they are turned around, and their squares added up. How many are looked at.
+  int begin(int waiting) {
     if (features >= 4) transpose(rows.data(), wide, tile.data());
     const int used = (waiting + W * POINTS - 1) / (W * POINTS) * (W * POINTS);
     for (int p = 0; p < used; p += W) {
@@ -52,6 +53,13 @@ struct Fine {
         sum += x * x;
       }
       store(square + p, sum);
+    }
+    return used;
+  }
+
+  void scan(const float* table, const float* bias, int blocks, int waiting) {
+    const int used = begin(waiting);
+    for (int p = 0; p < used; p += W) {
       store(best + p, every(INF));
       store(second + p, every(INF));
       store(index + p, every((int32_t)0));
@@ -61,9 +69,8 @@ struct Fine {
         block(table + (size_t)b * features * KEYS, bias + (size_t)b * KEYS, b * KEYS, p);
   }
 
-  // On its own: inlined, its sums would not be held in registers.
-  __attribute__((noinline)) void block(const float* w, const float* bias, int32_t first, int p) {
-    Floats sum[KEYS][POINTS];
+  // The scores of a block of keys.
+  __attribute__((always_inline)) inline void scores(const float* w, const float* bias, int p, Floats (&sum)[KEYS][POINTS]) {
 #pragma GCC unroll 8
     for (int j = 0; j < KEYS; j++)
 #pragma GCC unroll 8
@@ -80,6 +87,32 @@ struct Fine {
         for (int q = 0; q < POINTS; q++) sum[j][q] += v[q] * k;
       }
     }
+  }
+
+  // take(key, lane, score) where a score of a block is not above the limit of its query.
+  template <class Take>
+  __attribute__((noinline)) void below(const float* w, const float* bias, int p, const float* limit, Take take) {
+    Floats sum[KEYS][POINTS];
+    scores(w, bias, p, sum);
+#pragma GCC unroll 8
+    for (int q = 0; q < POINTS; q++) {
+      const Floats most = load(limit + p + q * W);
+      Ints near{};
+#pragma GCC unroll 8
+      for (int j = 0; j < KEYS; j++) near |= ~(sum[j][q] > most);
+      if (!any(near)) continue;
+      alignas(64) float each[KEYS][W];
+      for (int j = 0; j < KEYS; j++) store(each[j], sum[j][q]);
+      for (int e = 0; e < W; e++)
+        for (int j = 0; near[e] && j < KEYS; j++)
+          if (!(each[j][e] > limit[p + q * W + e])) take(j, p + q * W + e, each[j][e]);
+    }
+  }
+
+  // On its own: inlined, its sums would not be held in registers.
+  __attribute__((noinline)) void block(const float* w, const float* bias, int32_t first, int p) {
+    Floats sum[KEYS][POINTS];
+    scores(w, bias, p, sum);
 #pragma GCC unroll 8
     for (int q = 0; q < POINTS; q++) {
       const int at = p + q * W;

@@ -4,11 +4,12 @@
 // Compiled without contraction: scores, and weights of sparsemax, have the bits of the reference.
 
 #include "exact.h"
+#include "few.h"
 
 namespace weftc {
 namespace {
 
-constexpr int64_t TOGETHER = 1 << 19, TILE = 32;  // scores, and queries, that are looked at together
+constexpr int64_t TOGETHER = 1 << 19, ROWS = 32;  // scores, and queries, that are looked at together
 constexpr size_t FEW = 32;             // of the best are found without sorting
 constexpr double SMALLEST = 0x1p-480;  // the reference scales by powers of two where all features are smaller
 
@@ -79,9 +80,16 @@ struct Rank : Instruction {
     to.assign(queries * writes, 0.0);
     if (!many && !own) return LAYER;
     if (!many) return problem.numbers(problem.worker(0), own_value, queries, to), GOING;
+    if (kind == COUNT && above > 0 && above <= (int64_t)FEW && many > 8 * (int64_t)FEW && looks()) {
+      Side other;
+      problem.side(problem.worker(0), score, false, many, other);
+      const Part& part = score.parts[0];
+      const FewBest best(other.number.data(), (int32_t)many, side.number.data(), queries, score.features, part.distance);
+      if (best.good()) return among_few(problem, team, side, best);
+    }
     std::vector<int32_t> all(many);
     for (int64_t i = 0; i < many; i++) all[i] = (int32_t)i;
-    const int64_t padded = (many + LANES - 1) / LANES * LANES, each = std::max<int64_t>(1, std::min<int64_t>(TILE, TOGETHER / padded));
+    const int64_t padded = (many + LANES - 1) / LANES * LANES, each = std::max<int64_t>(1, std::min<int64_t>(ROWS, TOGETHER / padded));
     const uint64_t base = problem.serial;
     problem.serial += padded;
     std::atomic<int64_t> exact{0};
@@ -95,7 +103,7 @@ struct Rank : Instruction {
       }
       Lanes lanes(worker, score.features);
       Lane size;
-      Eight sizes[TILE] = {};  // the largest of each query
+      Eight sizes[ROWS] = {};  // the largest of each query
       for (int64_t at = 0; at < many; at += LANES) {
         Block block = problem.block(at, many);
         block.serial = base + 1 + at;
@@ -122,6 +130,35 @@ struct Rank : Instruction {
         const int told = kind == NORMMAX ? one.normmax() : one.top();
         if (told == 1) exact++;
         if (told == 2 || !one.mean(mean)) good = false;
+      }
+    });
+    if (!whole) return MEMORY;
+    if (!good) return LAYER;
+    problem.count(number, queries - exact, exact, queries);
+    return GOING;
+  }
+
+  // Whether scores are distances, the nearest first, or inner products, and nothing else.
+  bool looks() const {
+    if (!score.exact || score.parts.size() != 1 || score.parts[0].side || !score.features) return false;
+    return score.parts[0].distance ? score.parts[0].coefficient < 0 : score.parts[0].coefficient == 1;
+  }
+
+  // The same where a look in float32 leaves few keys for every query.
+  Outcome among_few(Problem& problem, Team& team, const Side& side, const FewBest& best) const {
+    const int64_t queries = side.tokens;
+    std::atomic<int64_t> exact{0};
+    std::atomic<bool> good{true};
+    const bool whole = team.ranges(queries, TILE, [&](int64_t first, int64_t last, int who) {
+      std::vector<std::vector<int32_t>> left;
+      best.look(first, (int)(last - first), (size_t)above, left);
+      for (int64_t q = first; q < last; q++) {
+        const std::vector<int32_t>& list = left[q - first];
+        One one{*this, problem, problem.worker(who), side.row(q), {}, {}, {}, 0, list.data(), (int64_t)list.size()};
+        one.make_scores();
+        const int told = one.top();
+        if (told == 1) exact++;
+        if (told == 2 || !one.mean(problem.outs[out].data() + q * writes)) good = false;
       }
     });
     if (!whole) return MEMORY;

@@ -56,6 +56,9 @@ static inline Floats number(Ints v) { return __builtin_convertvector(v, Floats);
 static inline Ints least(Ints a, Ints b) { return a < b ? a : b; }
 static inline Ints most(Ints a, Ints b) { return a > b ? a : b; }
 static inline bool any(Ints v) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi32_mask((__m512i)v, (__m512i)v);
+#endif
   int32_t found = 0;
   for (int i = 0; i < W; i++) found |= v[i];
   return found;
