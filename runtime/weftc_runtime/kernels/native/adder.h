@@ -163,10 +163,18 @@ struct Adder {
   template <class Number>
   void second(const Number* x, int32_t label, double sign) {
     int64_t* out = sum + cells + (size_t)label * s.columns;
-    int more = 0;
-    for (int c = 0; c < s.columns; c++) {
+    const int64_t zero = bits(pull[1]);
+    Longs differ{};
+    int c = 0;
+    for (; c + 4 <= s.columns; c += 4) {
+      const Doubles v = sign * four(x + c), rest = v - ((v + pull[0]) - pull[0]), up = rest + pull[1];
+      add(out + c, (Longs)up - zero);
+      differ |= up - pull[1] != rest;
+    }
+    bool more = differ[0] | differ[1] | differ[2] | differ[3];
+    for (; c < s.columns; c++) {
       const double v = sign * (double)x[c], rest = v - ((v + pull[0]) - pull[0]), up = rest + pull[1];
-      out[c] += bits(up) - bits(pull[1]);
+      out[c] += bits(up) - zero;
       more |= up - pull[1] != rest;
     }
     if (more) tail(x, label, sign);

@@ -154,8 +154,32 @@ const std::vector<Lane>& Problem::slot_of(Worker& worker, const Block& block, in
   return found.slots[which];
 }
 
+#if defined(__AVX512F__)
+// Eight columns that stand side by side.
+static void eight_columns(const Block& block, const float* from, int64_t step, Lane* out) {
+  for (int e = 0; e < block.lanes(); e += 8) {
+    __m256 a[8], b[8];
+    for (int i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(from + block.token(e + i) * step);
+    for (int i = 0; i < 8; i += 2) b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]), b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+    for (int i = 0; i < 8; i += 4)
+      for (int j = 0; j < 2; j++) {
+        a[i + 2 * j] = _mm256_shuffle_ps(b[i + j], b[i + 2 + j], 0x44);
+        a[i + 2 * j + 1] = _mm256_shuffle_ps(b[i + j], b[i + 2 + j], 0xEE);
+      }
+    for (int i = 0; i < 4; i++) {
+      _mm512_store_pd(out[i].v + e, _mm512_cvtps_pd(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20)));
+      _mm512_store_pd(out[i + 4].v + e, _mm512_cvtps_pd(_mm256_permute2f128_ps(a[i], a[i + 4], 0x31)));
+    }
+  }
+  for (int c = 0; c < 8; c++) block.fill_up(out[c].v);
+}
+#endif
+
 // Columns that stand side by side, `step` numbers from token to token: every number is loaded once.
 static void columns(const Block& block, const float* from, int64_t step, int32_t count, Lane* out) {
+#if defined(__AVX512F__)
+  if (count == 8) return eight_columns(block, from, step, out);
+#endif
   for (int e = 0; e < block.lanes(); e += 4) {
     const float* row[4];
     for (int i = 0; i < 4; i++) row[i] = from + block.token(e + i) * step;

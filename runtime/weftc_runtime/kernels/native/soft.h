@@ -41,9 +41,30 @@ inline bool negative(const Eight* s) {
   return false;
 }
 
+#if defined(__AVX512F__)
+// exp to 2^-32: a power of 2^(1/16) from a table, times a polynomial. 0 below -700; no number above 709.
+inline Eight exps_by_table(Eight x) {
+  const Eight first = {1.0, 0x1.0b5586cf9890fp0, 0x1.172b83c7d517bp0, 0x1.2387a6e756238p0,
+                       0x1.306fe0a31b715p0, 0x1.3dea64c123422p0, 0x1.4bfdad5362a27p0, 0x1.5ab07dd485429p0};
+  const Eight second = {0x1.6a09e667f3bcdp0, 0x1.7a11473eb0187p0, 0x1.8ace5422aa0dbp0, 0x1.9c49182a3f090p0,
+                        0x1.ae89f995ad3adp0, 0x1.c199bdd85529cp0, 0x1.d5818dcfba487p0, 0x1.ea4afa2a490dap0};
+  const Eight y = larger(every(-800.0), x);  // NaN stays
+  const Eight shifted = y * (16 * 1.4426950408889634074) + 6755399441055744.0, whole = shifted - 6755399441055744.0;
+  const Eight r = y - whole * (0.693147180559945309417 / 16);
+  Eight p = r * (1.0 / 24.0) + 1.0 / 6.0;
+  p = (p * r + 0.5) * r + 1.0;
+  const Eight root = (Eight)_mm512_permutex2var_pd((__m512d)first, (__m512i)shifted, (__m512d)second);
+  const __mmask8 counts = _mm512_cmp_pd_mask((__m512d)x, _mm512_set1_pd(-700.0), _CMP_NLT_UQ);
+  return (Eight)_mm512_maskz_scalef_pd(counts, (__m512d)(root + root * (p * r)), (__m512d)(whole * (1.0 / 16)));
+}
+#endif
+
 // exp, to within a unit in the last place, or to 2^-32 where results are stored in float32. 0 below -700; no number above 709.
 template <bool Single>
 inline Eight exps(Eight x) {
+#if defined(__AVX512F__)
+  if (Single) return exps_by_table(x);
+#endif
   const Eight low = every(-700.0), y = x < low ? low : x;
   const Eight shifted = y * 1.4426950408889634074 + 6755399441055744.0, whole = shifted - 6755399441055744.0;
   const Eight r = (y - whole * 0.693145751953125) - whole * 1.42860682030941723212e-6;
