@@ -27,6 +27,15 @@ struct Candidate {
   double low, high;
 };
 
+// What a scan of keys works with; used again.
+struct Scanning : Memory {
+  std::vector<std::vector<Candidate>> found;  // by part of the keys, and query
+  std::vector<Candidate> all;
+  Side side;
+  std::vector<Rows> fixed;  // the keys of every part of the score without random numbers
+  double rounding = 0;
+};
+
 struct Choose : Instruction {
   int32_t query, keys, slot, out, writes;
   bool once, finds, noisy;
@@ -255,12 +264,29 @@ struct Choose : Instruction {
 
   static bool is_random(const Problem& problem, const Term& term) { return problem.type(term.slot).kind == NOISE; }
 
+  // The keys without random numbers, and how far sums of both may be off.
+  void part_with_random(const Problem& problem, Scanning& out) const {
+    out.rounding = share(score);
+    for (const Part& part : score.parts) {
+      Rows rows = part.keys;
+      rows.plain = false, rows.terms.clear(), rows.start.assign(1, 0);
+      for (int32_t f = 0; f < part.keys.count(); f++) {
+        for (int32_t t = part.keys.start[f]; t < part.keys.start[f + 1]; t++)
+          if (!is_random(problem, part.keys.terms[t])) rows.terms.push_back(part.keys.terms[t]);
+          else out.rounding += 2 * UNIT;
+        rows.start.push_back((int32_t)rows.terms.size());
+      }
+      out.fixed.push_back(rows.terms.size() < part.keys.terms.size() ? std::move(rows) : part.keys);
+    }
+  }
+
   // Keys that random numbers can still bring to the top: these are drawn for them alone, 64 keys at a time.
   struct Drawing {
     static constexpr double MOST[] = {0, 37.5, 1}, LEAST[] = {0, -3.7, 0};  // by kind: Gumbel, uniform
 
     struct Left {  // of one query
-      int many = 0;
+      Left() : many(0) {}  // the rest is written before it is read
+      int many;
       int32_t key[LANES];
       double score[LANES], size[LANES];
     };
@@ -269,24 +295,13 @@ struct Choose : Instruction {
     Problem& problem;
     Worker& worker;
     const Side& side;
-    double rounding = share(choose.score);
+    const Scanning& room;
     std::vector<Left> left;
     std::vector<double> most, least;  // what random numbers may add to a score, and add at least
-    std::vector<Rows> fixed;   // the keys of every part without them
 
-    Drawing(const Choose& choose, Problem& problem, Worker& worker, const Side& side)
-        : choose(choose), problem(problem), worker(worker), side(side), left(side.tokens), most(side.tokens), least(side.tokens) {
-      for (const Part& part : choose.score.parts) {
-        Rows rows = part.keys;
-        rows.plain = false, rows.terms.clear(), rows.start.assign(1, 0);
-        for (int32_t f = 0; f < part.keys.count(); f++) {
-          for (int32_t t = part.keys.start[f]; t < part.keys.start[f + 1]; t++)
-            if (!is_random(problem, part.keys.terms[t])) rows.terms.push_back(part.keys.terms[t]);
-            else rounding += 2 * UNIT;
-          rows.start.push_back((int32_t)rows.terms.size());
-        }
-        fixed.push_back(rows.terms.size() < part.keys.terms.size() ? std::move(rows) : part.keys);
-      }
+    Drawing(const Choose& choose, Problem& problem, Worker& worker, const Scanning& room)
+        : choose(choose), problem(problem), worker(worker), side(room.side), room(room), left(side.tokens),
+          most(side.tokens), least(side.tokens) {
       for (int64_t q = 0; q < side.tokens; q++)
         each_term(q, [&](double by, const Term& term) {
           const int32_t kind = problem.type(term.slot).group;
@@ -312,9 +327,9 @@ struct Choose : Instruction {
       for (int64_t at = first; at < last; at += LANES) {
         Block block = problem.block(at, last);
         block.serial = base + 1 + at;
-        for (size_t p = 0; p < fixed.size(); p++) {
+        for (size_t p = 0; p < room.fixed.size(); p++) {
           const Part& part = score.parts[p];
-          problem.rows(worker, block, fixed[p], lanes.data() + part.at, sizes.data() + part.at);
+          problem.rows(worker, block, room.fixed[p], lanes.data() + part.at, sizes.data() + part.at);
           if (part.side == 2) problem.rows(worker, block, part.scale, lanes.data() + part.scale_at);
         }
         for (int64_t q = 0; q < side.tokens; q++) {
@@ -380,7 +395,7 @@ struct Choose : Instruction {
         }
       });
       for (int e = 0; e < mine.many; e++) {
-        const double off = (rounding * mine.size[e] + error[e]) * (1 + 0x1p-30) + 0x1p-1000;
+        const double off = (room.rounding * mine.size[e] + error[e]) * (1 + 0x1p-30) + 0x1p-1000;
         if (mine.score[e] + off < top) continue;
         found.push_back({mine.key[e], mine.score[e] - off, mine.score[e] + off});
         top = mine.score[e] - off > top ? mine.score[e] - off : top;
@@ -390,10 +405,13 @@ struct Choose : Instruction {
   };
 
   bool by_keys(Problem& problem, Team& team, int64_t queries, int64_t count, int32_t* label) const {
-    Side side;
+    Scanning& room = problem.worker(0).room<Scanning>(number);
+    Side& side = room.side;
     problem.side(problem.worker(0), score, true, queries, side);
     const int64_t each = std::max<int64_t>(2048, (count / 32 + LANES) / LANES * LANES), parts = (count + each - 1) / each;
-    std::vector<std::vector<Candidate>> found(parts * queries);
+    std::vector<std::vector<Candidate>>& found = room.found;
+    if ((int64_t)found.size() < parts * queries) found.resize(parts * queries);
+    for (std::vector<Candidate>& some : found) some.clear();
     std::vector<double> best(parts * queries, -INFINITY);
     std::vector<double> drawn(queries, 0x1p-900);  // above what numbers near 0 that are drawn may be off
     for (int64_t q = 0; q < queries && noisy; q++)
@@ -404,11 +422,12 @@ struct Choose : Instruction {
     problem.serial += count;
     const double rounding = share(score) * (1 + 0x1p-30);
     const bool drawing = adds_random(problem);
+    if (drawing && room.fixed.empty()) part_with_random(problem, room);
     const bool good = team.ranges(count, each, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
       if (drawing) {
         const int64_t at = first / each * queries;
-        Drawing(*this, problem, worker, side).range(first, last, base, found.data() + at, best.data() + at, drawn.data());
+        Drawing(*this, problem, worker, room).range(first, last, base, found.data() + at, best.data() + at, drawn.data());
         return;
       }
       Lanes lanes(worker, score.features), sizes(worker, score.exact ? 0 : score.features);
@@ -441,7 +460,8 @@ struct Choose : Instruction {
     int64_t bound = 0, exact = 0;
     for (int64_t q = 0; q < queries; q++) {
       double top = -INFINITY;
-      std::vector<Candidate> all;
+      std::vector<Candidate>& all = room.all;
+      all.clear();
       for (int64_t p = 0; p < parts; p++) top = std::max(top, best[p * queries + q]);
       for (int64_t p = 0; p < parts; p++)
         for (const Candidate& one : found[p * queries + q])

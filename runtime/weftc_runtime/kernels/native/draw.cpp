@@ -4,11 +4,7 @@
 // of Gumbel numbers may differ from NumPy's in the last places: by less than 2^-46 of the number and 2^-44, which whoever
 // compares them takes into account.
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
-#include "machine.h"
+#include "soft.h"
 
 namespace weftc {
 namespace {
@@ -26,25 +22,9 @@ inline EightBits times(EightBits a, uint64_t by) {
 #endif
 }
 
-inline Eight every(double x) { return Eight{} + x; }
-
 inline Eight converted(EightBits whole) {  // below 2^53
   const EightBits high = (whole >> 32) | 0x4530000000000000ull, low = (whole & LOW) | 0x4330000000000000ull;
   return ((Eight)high - 0x1.00000001p84) + (Eight)low;
-}
-
-// log of positive normal numbers.
-inline Eight logs(Eight x) {
-  const EightWhole bits = (EightWhole)x;
-  const EightWhole power = (bits - 0x3fe6a09e667f3bcd) >> 52;
-  const Eight m = (Eight)(bits - (power << 52));
-  const Eight s = (m - 1.0) / (m + 1.0), z = s * s;
-  Eight p = every(2.0 / 23);
-#pragma GCC unroll 16
-  for (int n = 21; n >= 3; n -= 2) p = p * z + 2.0 / n;
-  const EightWhole raised = power + 0x4338000000000000;
-  const Eight e = (Eight)raised - 6755399441055744.0;
-  return e * 0.693145751953125 + (2.0 * s + (s * z * p + e * 1.42860682030941723212e-6));
 }
 
 }  // namespace

@@ -78,13 +78,18 @@ inline void bounded(const Score& score, const double* own, bool own_is_query, co
       }
       for (int i = 0; both && i < LANES / 8; i++) sizes[i] += positive(y[i] * o);
     }
+    if (!part.side) {
+      const double by = part.coefficient;
+      for (int i = 0; size && i < LANES / 8; i++) reach[i] += positive((both ? sizes[i] : raw[i]) * by);
+      for (int i = 0; i < LANES / 8; i++) total[i] += part.distance ? raw[i] * by : raw[i];
+      continue;
+    }
     const bool own_scale = (part.side == 1) == own_is_query;
     for (int i = 0; i < LANES / 8; i++) {
-      const Eight scale = !part.side ? Eight{} + 1.0 : own_scale ? Eight{} + own[part.scale_at] : lanes[part.scale_at].eights()[i];
+      const Eight scale = own_scale ? Eight{} + own[part.scale_at] : lanes[part.scale_at].eights()[i];
       if (size) reach[i] += positive((both ? sizes[i] : raw[i]) * part.coefficient * scale);
       Eight value = part.distance ? raw[i] * part.coefficient : raw[i];
-      if (part.side) value *= scale;
-      total[i] += value;
+      total[i] += value * scale;
     }
   }
   std::memcpy(out, total, sizeof total);

@@ -859,7 +859,6 @@ void* weftc_machine(const int64_t* code, const double* real, void* const* arrays
     for (auto& group : machine->groups) {
       group.query = (int32_t)read.next(), group.keys = (int32_t)read.next();
       group.score = weftc::Score(read);
-      group.single = single;
       const int64_t made = read.next();
       for (int64_t s = 0; s < made; s++) group.slots.push_back((int32_t)read.next());
       group.heads.resize(read.next());

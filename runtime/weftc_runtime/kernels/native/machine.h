@@ -238,7 +238,6 @@ struct LazyGroup {
   Score score;
   std::vector<LazyHead> heads;
   std::vector<int32_t> slots;
-  bool single;
 };
 
 // How much a slot may change in a layer that ends a run: sums of squares, `share` of those of the slot itself.
@@ -316,7 +315,6 @@ struct Machine {
   std::vector<std::vector<int64_t>> starts;  // by stream: the first token of every problem, and the end of the last
   std::vector<double> peaks;                 // by slot: the largest size of what was given; NaN: not known
   std::vector<uint64_t> seeds;
-  std::vector<uint8_t> written;
   int32_t streams = 0, outs = 0, rankings = 0, begins = 0;  // begins: instructions that come before the first layer
   int32_t threads = 1;
   bool single = false;

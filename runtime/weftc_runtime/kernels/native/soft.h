@@ -99,9 +99,10 @@ inline Eight logs(Eight x) {
   const Eight m = (Eight)(bits - (power << 52));
   const Eight s = (m - 1.0) / (m + 1.0), z = s * s;
   Eight p = every(2.0 / 23);
+#pragma GCC unroll 16
   for (int n = 21; n >= 3; n -= 2) p = p * z + 2.0 / n;
-  Eight e;
-  for (int i = 0; i < 8; i++) e[i] = (double)power[i];
+  const EightWhole raised = power + 0x4338000000000000;
+  const Eight e = (Eight)raised - 6755399441055744.0;
   return e * 0.693145751953125 + (2.0 * s + (s * z * p + e * 1.42860682030941723212e-6));
 }
 
