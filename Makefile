@@ -33,7 +33,7 @@ format: $(STAMP)
 tables: $(STAMP)
 	$(BIN)/python -m weftc.language.parse.build_parse_tables
 
-# The table in docs/styles.md and the quoted output in docs/papers.md come from the compiler; tests fail when they are out of date.
+# The tables in docs/styles.md and docs/costs.md and the quoted output in docs/papers.md come from the compiler; tests fail when they are out of date.
 docs: $(STAMP)
 	$(BIN)/python -m pytest -q tests/project/test_docs.py tests/experiments/test_papers.py --update-golden
 

@@ -184,30 +184,6 @@ layer a[i] = x[i] * tau + d * k * rho + count(points) outputs a""".replace("d * 
     assert sorted(node.value for node in graph.nodes if node.op == "const") == [3, 7]
 
 
-# ---- cost ------------------------------------------------------------------------------------------------------------
-
-FIRST = json.loads((HERE / "golden" / "costs_first_edition.json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", sorted({key.split()[0] for key in FIRST}))
-def test_no_program_is_larger_than_that_of_the_first_edition(name: str) -> None:
-    """Levels of a layer, and heads, feed-forwards and columns of everything.
-
-    `hmm_filter` had one level less, and was wrong where the largest exponential belongs to a key that does not count.
-    """
-    checked = checked_of(name if name in SPECS else f"invention {name}")
-    for key, before in FIRST.items():
-        if key.split()[0] == name:
-            styles = dict(choice.split("=") for choice in key.split()[1:])
-            made = weftc.compile(checked, default_dims(checked), **styles)
-            program = made.program
-            parts = [p for s in (*program.prelude, *program.layer, *program.readout) for p in s.sublayers]
-            heads = [len(part.heads) for part in parts if isinstance(part, Attend)]
-            cost = program_cost(program, made.tensors)
-            now = [cost.levels, sum(heads), len(parts) - len(heads), cost.width]
-            assert all(a <= b for a, b in zip(now, before, strict=True)), f"{key}: {before} -> {now}"
-
-
 # ---- names and order -------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from weftc.language.parse.grammar import grammar_text, load
 from weftc.language.parse.parse import parse
 from weftc.show.style_effects import table
 from weftc.tools.doc_tables.codes import ELLIPSIS, codes
-from weftc.tools.doc_tables.costs import costs, sequences
+from weftc.tools.doc_tables.costs import changes, costs, sequences
 from weftc.tools.doc_tables.ebnf import productions
 from weftc.tools.doc_tables.signatures import described, public
 from weftc.tools.doc_tables.sites import sites
@@ -55,6 +56,7 @@ GENERATED = (
     "python",
     "hooks",
     "comparison",
+    "costs",
     pytest.param("scale", marks=pytest.mark.slow),
 )
 TESTS = ROOT / "tests"
@@ -153,10 +155,12 @@ def generated(name: str) -> str:
     """What belongs between two marks."""
     if name == "effects":
         return table()
-    if name == "costs":
-        return costs()
-    if name == "sequences":
-        return sequences()
+    if name in ("costs", "sequences", "changes"):
+        record, first = (
+            json.loads((TESTS / "golden" / f"{n}.json").read_text()) for n in ("costs", "costs_first_edition")
+        )
+        tables = {"costs": costs(record), "sequences": sequences(record), "changes": changes(record, first)}
+        return tables[name]
     if name == "messages":
         return messages()
     if name == "sites":

@@ -1,48 +1,72 @@
-"""Every built-in spec and style -> what its program costs, as docs/styles.md has it."""
+"""What programs cost, as tests/golden/costs.json records it -> the tables of docs/costs.md and docs/comparison.md."""
 
 from __future__ import annotations
 
-from weftc.compiling import checked_spec, compile
-from weftc.core.errors import InputError, SpecError
-from weftc.emit.cost import program_cost
+from collections.abc import Mapping, Sequence
+
 from weftc.files.locate import names
-from weftc.show.style_effects import sizes
 
-STYLES: dict[str, dict[str, str]] = {
-    "default": {},
-    "scores dot": {"scores": "dot"},
-    "scores dot, null token": {"scores": "dot", "null": "token"},
-    "hardmax softmax": {"hardmax": "softmax"},
-    "erase attention": {"erase": "attention"},
-    "members offset": {"members": "offset"},
-}
+STYLES = (
+    "",
+    "scores=dot",
+    "centre=off",
+    "scores=dot centre=off",
+    "scores=dot null=token",
+    "hardmax=softmax",
+    "hardmax=softmax scores=dot",
+    "erase=attention",
+    "erase=attention scores=dot",
+    "members=offset",
+    "members=offset scores=dot",
+    "square=relu2",
+    "norm=layer",
+)
+COST = ("levels", "heads", "feed-forwards", "columns", "parameters")
+OF_ALL = ("levels", "heads", "feed-forwards", "columns")  # what the first edition was measured by
+
+Record = Mapping[str, Mapping[str, Sequence[int] | None]]
 
 
-def costs() -> str:
-    """Levels of attention, heads and feed-forwards of a layer, and columns of all streams; d = 2, k = 3."""
-    lines = ["| spec | " + " | ".join(STYLES) + " |", "|---|" + ":-:|" * len(STYLES)]
-    for name in names(""):
-        cells = [_cell(name, styles) for styles in STYLES.values()]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+def costs(record: Record) -> str:
+    """Every built-in spec; styles of the same cost share a line."""
+    lines = [f"| spec | style | {' | '.join(COST)} |", "|---|---|" + ":-:|" * len(COST)]
+    for name in names():
+        alike: dict[tuple[int, ...] | None, list[str]] = {}
+        for style in STYLES:
+            found = record[name][style]
+            alike.setdefault(None if found is None else tuple(found[: len(COST)]), []).append(style or "default")
+        for numbers, styles in alike.items():
+            cells = ["refused"] + [""] * (len(COST) - 1) if numbers is None else [f"{n:,}" for n in numbers]
+            others = "all others" if len(alike) > 1 and "default" in styles and len(styles) > 3 else "; ".join(styles)
+            others = "all" if len(alike) == 1 else others
+            lines.append(f"| {name} | {others} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(name: str, styles: dict[str, str]) -> str:
-    checked = checked_spec(name)
-    try:
-        made = compile(checked, sizes(checked), **styles)  # type: ignore[arg-type]
-    except (SpecError, InputError):
-        return "refused"
-    cost = program_cost(made.program, made.tensors)
-    return f"{cost.levels} / {cost.heads} / {cost.feed_forwards} / {cost.width}"
+def changes(record: Record, first: Mapping[str, Sequence[int]]) -> str:
+    """What programs, specs and inventions of the tests, have less, or more, of than in the first edition."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    same = 0
+    for key, before in first.items():
+        name, _, style = key.partition(" ")
+        now = record[name][style]
+        assert now is not None
+        pairs = zip(OF_ALL, before, (now[0], now[5], now[6], now[3]), strict=True)
+        text = ", ".join(f"{word} {a} -> {b}" for word, a, b in pairs if a != b)
+        same += not text
+        if text:
+            alike.setdefault((name, text), []).append(style or "default")
+    lines = [f"{same} of {len(first)} programs are as large as they were; the others:", ""]
+    lines += ["| program | what changed | in the styles |", "|---|---|---|"]
+    lines += [f"| {name} | {text} | {'; '.join(styles)} |" for (name, text), styles in alike.items()]
+    return "\n".join(lines)
 
 
-def sequences() -> str:
+def sequences(record: Record) -> str:
     """What the sequence programs take: attention levels, heads, feed-forwards, columns, and all numbers."""
     lines = ["| program | levels | heads | feed-forwards | width | parameters |", "|---|:-:|:-:|:-:|:-:|:-:|"]
     for name in names("sequences"):
-        made = compile(checked_spec(name), {})
-        cost = program_cost(made.program, made.tensors)
-        numbers = cost.levels, cost.heads, cost.feed_forwards, cost.width, f"{cost.parameters:,}"
-        lines.append(f"| {name} | " + " | ".join(map(str, numbers)) + " |")
+        found = record[name][""]
+        assert found is not None
+        lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in found[: len(COST)]) + " |")
     return "\n".join(lines)
