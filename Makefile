@@ -35,7 +35,7 @@ tables: $(STAMP)
 
 # The tables in docs/styles.md and docs/costs.md and the quoted output in docs/papers.md come from the compiler; tests fail when they are out of date.
 docs: $(STAMP)
-	$(BIN)/python -m pytest -q tests/project/test_docs.py tests/experiments/test_papers.py --update-golden
+	$(BIN)/python -m pytest -q tests/emit/test_costs.py tests/project/test_docs.py tests/experiments/test_papers.py --update-golden
 
 # Reports in a real browser. Installs what it needs where it can: the driver's library always, and the browser where this
 # is root on a system with apt-get; otherwise it says what is missing.

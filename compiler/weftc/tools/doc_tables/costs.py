@@ -30,7 +30,7 @@ Record = Mapping[str, Mapping[str, Sequence[int] | None]]
 def costs(record: Record) -> str:
     """Every built-in spec; styles of the same cost share a line."""
     lines = [f"| spec | style | {' | '.join(COST)} |", "|---|---|" + ":-:|" * len(COST)]
-    for name in names():
+    for name in (name for name in names() if name in record):
         alike: dict[tuple[int, ...] | None, list[str]] = {}
         for style in STYLES:
             found = record[name][style]
@@ -65,7 +65,7 @@ def changes(record: Record, first: Mapping[str, Sequence[int]]) -> str:
 def sequences(record: Record) -> str:
     """What the sequence programs take: attention levels, heads, feed-forwards, columns, and all numbers."""
     lines = ["| program | levels | heads | feed-forwards | width | parameters |", "|---|:-:|:-:|:-:|:-:|:-:|"]
-    for name in names("sequences"):
+    for name in (name for name in names("sequences") if name in record):
         found = record[name][""]
         assert found is not None
         lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in found[: len(COST)]) + " |")
