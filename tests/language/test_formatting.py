@@ -110,7 +110,8 @@ def test_optional_commas_may_be_there_or_not(text: str, random: Random) -> None:
     spec = parse(text)
     declared = (*spec.tokens, *spec.inputs, *spec.random, *spec.state, *spec.params, *spec.lets, *spec.outputs)
     changed, at = "", 0
-    for end in sorted(one.span.end for one in declared):
+    written = [one.span for one in declared if not text.startswith("phase", one.span.start)]  # not a phase's counter
+    for end in sorted(span.end for span in written):
         changed += text[at:end] + random.choice((" ,", "", ","))
         comma = re.compile(r"[ \t]*,").match(text, end)
         at = comma.end() if comma else end

@@ -371,6 +371,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """`phase warm repeat 5` and its steps. The parser joins phases to one layer; nothing after it sees one."""
+
+    span: Span
+    name: str
+    repeat: int | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """`centers = c` (a field under another name: `body` is a Ref without indices) or `plan[s,t] = ...`."""
 
@@ -425,6 +435,7 @@ class Spec:
     params: tuple[Param, ...] = ()
     lets: tuple[Let, ...] = ()
     steps: tuple[Step, ...] = ()
+    phases: tuple[Phase, ...] = ()
     repeat: int | None = None
     outputs: tuple[Output, ...] = ()
     objective: Expr | None = None

@@ -17,7 +17,7 @@ from weftc.editor.document import Document
 from weftc.editor.hover import KIND, MEANINGS, about
 from weftc.editor.symbols import SourcePlace
 from weftc.language.parse.grammar import load
-from weftc.language.parse.lexer import SECTIONS, Token
+from weftc.language.parse.lexer import SECTIONS, Token, section_before
 from weftc.language.parse.parser import Unexpected, allowed, run
 from weftc.language.parse.regions import regions
 from weftc.language.parse.tree_declarations import KINDS
@@ -81,8 +81,8 @@ def _head(before: list[Token], start: int) -> list[Token]:
     head = [Token(terminals["algorithm"], "algorithm", 0, 0), Token("NAME", "a", 0, 0)]
     if before[start].text in SECTIONS:
         return head if before[start].text != "algorithm" else []
-    word = next((token for token in reversed(before[:start]) if token.text in SECTIONS), None)
-    section = word.text if word is not None and word.text != "algorithm" else "layer"
+    word = section_before(before[:start])
+    section = word.text if word is not None and word.text not in ("algorithm", "phase") else "layer"
     one = [] if before[start].text != "then" else _equation()
     return [*head, Token(terminals[section], section, 0, 0), *one]
 
@@ -108,7 +108,8 @@ def _names(document: Document, before: list[Token], value: bool) -> Iterator[Com
     """The names that fit behind what stands before them; `value`: whether an expression can start here."""
     names = document.names
     last, call = (before[-1].text if before else ""), _opened(before)
-    section = next((token.text for token in reversed(before) if token.text in SECTIONS), "")
+    found = section_before(before)
+    section = "" if found is None else "layer" if found.text == "phase" else found.text
     if last in ("algorithm", "tokens"):
         return
     if last == "init":

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from weftc.core.source import Span
 from weftc.language.check.problems import Problems
-from weftc.language.parse.lexer import SECTIONS, Token
+from weftc.language.parse.lexer import Token, section_before
 from weftc.language.parse.regions import first_on_line
 
 VALUE = frozenset(("NAME", "NUMBER", "LPAR"))  # all of these are allowed exactly where a value is expected
@@ -44,8 +44,8 @@ class Trouble:
     @property
     def section(self) -> str:
         """The section the token is in."""
-        words = (t.text for t in reversed(self.tokens[: self.at]) if t.text in SECTIONS)
-        return next(words, "")
+        word = section_before(self.tokens[: self.at])
+        return "" if word is None else word.text
 
     def line_start(self, at: int) -> bool:
         return first_on_line(self.tokens, at, self.problems.source.text)

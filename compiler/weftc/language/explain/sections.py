@@ -20,6 +20,7 @@ EXAMPLES = {
     "learn": "h = 1 > 0",
     "let": "D[i,j] = |x[i] - c[j]|^2",
     "layer": "x[i] = 2 * x[i]",
+    "phase": "main x[i] = 2 * x[i]",
     "then": "x[i] = 2 * x[i]",
     "repeat": "10",
     "outputs": "c",
@@ -40,7 +41,7 @@ def empty_section(t: Trouble) -> bool:
 
 def misplaced_then(t: Trouble) -> bool:
     """`then` outside a layer."""
-    if t.token.text != "then" or t.section == "layer":
+    if t.token.text != "then" or t.section in ("layer", "phase"):
         return False
     return t.say("P125", "`then` stands between the steps of a `layer`", f"this is in `{t.section}`")
 

@@ -15,6 +15,7 @@ MOST_LISTED = 6
 WORDS = {
     "NAME": "a name",
     "ONE_OF": "`one of`",
+    "UNTIL_STABLE": "`until stable`",
     "INT": "a whole number",
     "NUMBER": "a number",
     "STRING": "a text in quotes",

@@ -13,7 +13,7 @@ from weftc.language.format.rows import Cell, Row, rows, separator
 
 BODY = 8  # column of declarations, unless a longer word stands in the same block
 INDENT = 2  # of equations and examples
-INDENTED = ("layer", "example")
+INDENTED = ("layer", "phase", "example")
 SET_OFF = ("algorithm", "tokens", *INDENTED)  # a blank line goes behind these
 
 
@@ -63,7 +63,7 @@ def _after_blank(sections: Sequence[OutlinedSection], at: int) -> bool:
     _, outer = _owners(gap, indented=at > 1)
     if outer[0].after_blank if outer else gap.blank:
         return True
-    always = above in SET_OFF or name == "example" or (name == "layer" and above != "repeat")
+    always = above in SET_OFF or name in ("phase", "example") or (name == "layer" and above != "repeat")
     return always and not name == above == "tokens"
 
 

@@ -66,13 +66,13 @@ def outline(spec: ast.Spec, found: Sequence[Lexeme], end: Gap) -> tuple[list[Out
             continue
         if left_out != Gap():
             lexeme, left_out = replace(lexeme, gap=left_out.then(lexeme.gap)), Gap()
-        if lexeme.token.start in items:
+        if lexeme.token.start in items and lexeme.text != "phase":
             stop, kind = items[lexeme.token.start]
             count = 1
             while at + count < len(found) and found[at + count].token.start < stop:
                 count += 1
             sections[-1][1].append(Item(kind, (lexeme, *found[at + 1 : at + count])))
-        elif lexeme.text in SECTIONS:
+        elif lexeme.text in SECTIONS and not (lexeme.text == "repeat" and _is_head(sections)):
             count = 1
             sections.append(([lexeme], []))
         elif lexeme.text == "then":
@@ -81,7 +81,7 @@ def outline(spec: ast.Spec, found: Sequence[Lexeme], end: Gap) -> tuple[list[Out
         elif lexeme.text == "layers":
             count = 2
             sections[-1][1].append(Item("layers", (lexeme, found[at + 1])))
-        elif sections[-1][0][0].text == "repeat":
+        elif sections[-1][0][0].text == "repeat" and not _is_head(sections):
             count = 1
             sections[-1][1].append(Item("declared", (lexeme,)))
         else:  # the name of the algorithm, a text in quotes
@@ -89,6 +89,11 @@ def outline(spec: ast.Spec, found: Sequence[Lexeme], end: Gap) -> tuple[list[Out
             sections[-1][0].append(lexeme)
         at += count
     return [OutlinedSection(tuple(head), tuple(parts)) for head, parts in sections], left_out.then(end)
+
+
+def _is_head(sections: Sequence[tuple[list[Lexeme], list[Item]]]) -> bool:
+    """Whether what comes belongs to the head of a phase."""
+    return bool(sections) and sections[-1][0][0].text == "phase" and not sections[-1][1]
 
 
 def _items(spec: ast.Spec) -> Iterator[tuple[Span, Kind]]:

@@ -55,7 +55,7 @@ def rows(section: OutlinedSection, column: int) -> list[Row]:
     """The rows of a section whose items start at a column."""
     fractions = section.name == "example"
     cells = [Cell(item, tuple(pieces(item.lexemes, fractions))) for item in section.items]
-    if section.name == "layer":
+    if section.name in ("layer", "phase"):
         return [(cell,) for cell in _equations(cells)]
     apart = len(separator(section))
     found: list[list[Cell]] = []

@@ -6,7 +6,7 @@ The words and marks are those of grammar.lark; a test lexes every spec with lark
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ SECTIONS = (
     "learn",
     "let",
     "layer",
+    "phase",
     "repeat",
     "outputs",
     "objective",
@@ -39,6 +40,7 @@ MOST_STRANGE = 20  # characters reported before giving up on a file
 _LEXEME = re.compile(
     r"""(?P<blank>[ \t\r\n\f]+|\#[^\n]*)
       |(?P<vocabulary>one[ \t]+of(?=[ \t]*\{))
+      |(?P<until>until[ \t]+stable\b)
       |(?P<word>[A-Za-z][A-Za-z0-9_]*'*)
       |(?P<number>(?:\d+(?:\.(?![*/^])\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
       |(?P<string>"[^"\n]*")
@@ -54,6 +56,7 @@ CLASSES = {
     **dict.fromkeys(WEIGHTINGS, "WEIGHTING"),
     **dict.fromkeys(FUNCTIONS, "FUNCTION"),
 }
+PHRASES = {"string": "STRING", "vocabulary": "ONE_OF", "until": "UNTIL_STABLE"}
 OF_TWO = ("max", "min")  # of two numbers where ( follows
 DOT = "* between numbers, <a, b> for vectors"
 INSTEAD = {
@@ -132,13 +135,21 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
             if not _number(lexeme, found.start(), problems):
                 lexeme = "1"  # parsing goes on; nothing may compute what was refused
         else:
-            type_ = {"string": "STRING", "vocabulary": "ONE_OF"}.get(str(kind)) or terminals[lexeme]
+            type_ = PHRASES.get(str(kind)) or terminals[lexeme]
         append(Token(type_, lexeme, found.start(), at))
         if len(tokens) > MOST_TOKENS:
             message = f"this is too long for a spec: more than {MOST_TOKENS} words, numbers and signs"
             problems.add("P114", Span(found.start(), at), message, "the limit is here")
             problems.stop()
     return tokens
+
+
+def section_before(tokens: Sequence[Token]) -> Token | None:
+    """The section word that what follows belongs to: the last, but for the `repeat` of a phase."""
+    for at in range(len(tokens) - 1, -1, -1):
+        if tokens[at].text in SECTIONS and not (at > 1 and tokens[at - 2].text == "phase"):
+            return tokens[at]
+    return None
 
 
 def _opens(tokens: list[Token]) -> bool:

@@ -15,8 +15,9 @@ from weftc.language.explain.unexpected import explain
 from weftc.language.explain.words import meant_as_section
 from weftc.language.parse.globals import with_globals
 from weftc.language.parse.grammar import load
-from weftc.language.parse.lexer import END, SECTIONS, Token, tokenize
+from weftc.language.parse.lexer import END, SECTIONS, Token, section_before, tokenize
 from weftc.language.parse.parser import Tables, Unexpected, allowed, run
+from weftc.language.parse.phases import with_phases
 from weftc.language.parse.positions import with_positions
 from weftc.language.parse.regions import brackets, region_of, regions
 from weftc.language.parse.tree import Builder
@@ -86,7 +87,7 @@ def parse(source: Source | str) -> Spec:
     spec = _parse(grammar, tokens, starts, broken, problems)
     problems.stop()
     assert spec is not None
-    return with_positions(with_symbols(with_globals(spec)))
+    return with_positions(with_symbols(with_globals(with_phases(spec, problems))))
 
 
 def _token_at(tokens: list[Token], offset: int) -> int:
@@ -143,8 +144,8 @@ def _continues(tokens: list[Token], start: int, at: int) -> bool:
 
 def _astray(tokens: list[Token], at: int) -> bool:
     """Whether a `then` stands outside a layer."""
-    section = next((token.text for token in reversed(tokens[:at]) if token.text in SECTIONS), "")
-    return tokens[at].text == "then" and section != "layer"
+    section = section_before(tokens[:at])
+    return tokens[at].text == "then" and (section is None or section.text not in ("layer", "phase"))
 
 
 def _lead_in(tokens: list[Token], begin: int) -> list[Token]:
@@ -153,7 +154,11 @@ def _lead_in(tokens: list[Token], begin: int) -> list[Token]:
     lead = [Token("ALGORITHM", "algorithm", at, at), Token("NAME", "_", at, at)]
     if tokens[begin].text in SECTIONS:
         return lead if tokens[begin].text != "algorithm" else []
-    word = next((t for t in reversed(tokens[:begin]) if t.text in SECTIONS), None)
-    if word is None or word.text in ("algorithm", "repeat", "objective", "example") or tokens[begin].text == "then":
+    word = section_before(tokens[:begin])
+    if (
+        word is None
+        or word.text in ("algorithm", "phase", "repeat", "objective", "example")
+        or tokens[begin].text == "then"
+    ):
         word = Token("LAYER", "layer", at, at)
     return [*lead, Token(word.type, word.text, at, at)]

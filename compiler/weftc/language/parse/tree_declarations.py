@@ -43,12 +43,24 @@ def spec(b: Builder, span: Span, parts: list[Any]) -> ast.Spec:
             single[section.name] = tuple(section.parts) if section.name == "steps" else section.parts[0]
         else:
             many.setdefault(section.name, []).extend(section.parts)
+    phases = many.get("phases")
+    if phases and not b.problems.found:
+        for name_, said in (("steps", "`layer`"), ("repeat", "`repeat`")):
+            if name_ in single:
+                how = "write its steps as a phase" if name_ == "steps" else "each phase says how often it runs"
+                b.problems.add("P108", phases[0].span, f"there are phases beside a {said}", "", how)
     tables: dict[str, Any] = {key: tuple(found) for key, found in many.items()}
     return ast.Spec(b.problems.source, name.span, name.text, " ".join(docs), **tables, **single)
 
 
 def section(name: str) -> Rule:
     return lambda b, span, parts: Section(name, span, parts)
+
+
+def phase(b: Builder, span: Span, parts: list[Any]) -> Section:
+    word, stay, *steps = parts
+    head = Span(span.start, word.span.end)
+    return Section("phases", span, [ast.Phase(head, word.text, stay, tuple(steps))])
 
 
 def repeat(b: Builder, span: Span, parts: list[Any]) -> Section:

@@ -15,6 +15,7 @@ SECTION = {
     "learn": "parameters that training may change",
     "let": "names for expressions",
     "layer": "the equations of one iteration",
+    "phase": "a layer of one kind, of several that run one after the other",
     "repeat": "how many layers to run when the user does not say",
     "outputs": "what a run returns",
     "objective": "one number for a whole run, to be small",
