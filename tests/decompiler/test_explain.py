@@ -13,7 +13,7 @@ from anonymous import anonymous
 from weftc.compiling import checked_spec
 from weftc.core.errors import WeftError
 from weftc.decompiler import Explanation, explain
-from weftc.files.locate import names
+from weftc.files.locate import catalogue
 from weftc.fuzz.specs import draw
 from weftc.prover import prove
 from weftc.variants.disguising import disguise
@@ -35,13 +35,32 @@ DISGUISES: dict[str, dict[str, Any]] = {
     },
 }
 SOME = ["trimmed_kmeans"]
-ALL = [*SOME, *(pytest.param(name, marks=pytest.mark.slow) for name in names() if name not in SOME)]
+NAMES = [entry.name for entry in catalogue(folders=True)]
+ALL = [*SOME, *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in SOME)]
+STYLES: list[dict[str, Any]] = [
+    {"erase": "attention"},
+    {"erase": "attention", "scores": "dot"},
+    {"members": "offset"},
+    {"square": "relu2"},
+    {"norm": "layer"},
+    {"weights": "unrolled", "layers": 2},
+]
+QUICK = ["lloyd", "dyck1", "sort_by_key", "reverse", "fuzzy_c_means"]
+LIMITS = {  # what is printed as far as it was read, or not proved, in some styles
+    "dyck2": "in two slots at once",
+    "temporal_difference": "only near",
+    "sinkhorn_dual": "only near",
+    "sort": "only near",
+    "gmm_em_spherical": "left in scratch",
+    "robust_kmeans": "mean nothing",
+    "trimmed_normmax": "mean nothing",
+}
 PROVED = ("proved", "proved up to eps")
 
 
-def model(name: str, **styles: str) -> Checkpoint:
+def model(name: str, **styles: Any) -> Checkpoint:
     checked = checked_spec(name)
-    return weftc.compile(checked, {dim: 3 if dim == "k" else 2 for dim in checked.dims}, **styles)  # type: ignore
+    return weftc.compile(checked, {dim: 3 if dim == "k" else 2 for dim in checked.dims}, **styles)
 
 
 def with_tensor(made: Checkpoint, name: str, array: np.ndarray) -> Checkpoint:
@@ -72,6 +91,29 @@ def test_every_spec_is_read_from_its_weights_in_every_disguise(name: str, scores
             assert {step.place for step in found.proof.failures} == {"decisions"}, title
         else:
             holds(found, anonymous(other))
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in QUICK)]
+)
+def test_every_spec_is_read_in_every_style(name: str) -> None:
+    for styles in STYLES:
+        try:
+            made = anonymous(model(name, **styles))
+        except WeftError:
+            continue  # the style has no form for it
+        found = explain(made)
+        if found.is_proved:
+            holds(found, made)
+        else:
+            assert name in LIMITS, (styles, str(found))
+
+
+def test_symbols_are_read_as_symbols() -> None:
+    found = explain(anonymous(model("induction")))
+    assert found.is_proved
+    assert 'one of {"a", "b", "c", "d", "none"}' in found.text
+    assert 's2[i] = s1[i - 1] else "none"' in found.text
 
 
 def test_a_disguised_trimmed_kmeans_is_given_back() -> None:

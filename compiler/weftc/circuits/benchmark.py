@@ -31,13 +31,21 @@ from weftc.core.errors import InputError, WeftError
 from weftc.core.types import Checked
 from weftc.files.locate import catalogue
 from weftc.fuzz.specs import Drawn, draw
-from weftc.variants import mixed_heads, permuted_heads, rotated, split_heads
+from weftc.variants.disguising import disguise
 from weftc.verification.cases.inputs import Shape, open_sizes
 from weftc.verification.cases.inputs import draw as draw_case
 from weftc_runtime.errors import WeftRuntimeError
 from weftc_runtime.format.checkpoint import Checkpoint
 
-DISGUISES = {"heads permuted": permuted_heads, "heads split": split_heads, "heads mixed": mixed_heads, "basis": rotated}
+DISGUISES: Mapping[str, Mapping[str, Any]] = {  # what each is in the words of `weftc disguise`
+    "superposed": {"superpose": True},
+    "distractors": {"distract": 2},
+    "heads split": {"split": 2},
+    "heads mixed": {"gauge": True},
+    "permuted": {"permute": True},
+    "scaled": {"scale": True},
+    "basis": {"rotate": True},
+}
 SMALLEST, LARGEST = 12, 400  # edges that there could be, inside and outside
 CASES = 4  # inputs that every edge is cut on; twice as many where it has changed nothing
 INPUTS = 8  # problems with every model
@@ -103,11 +111,11 @@ def _drawn(seed: int, number: int) -> BenchmarkItem | None:
     shipped = rng.random() < 0.5
     layers, styles = rng.choice((1, 1, 2, 3)), {"scores": rng.choice(("l2", "dot"))}
     spec = _shipped(rng) if shipped else draw(seed, number)
-    chosen = tuple(name for name in DISGUISES if rng.random() < 0.4)
+    chosen = tuple(name for name in DISGUISES if rng.random() < 0.3)
     try:
         checkpoint = compile(spec.checked, spec.dims, layers=layers, **styles)  # type: ignore[arg-type]
-        for name in chosen:
-            checkpoint = DISGUISES[name](checkpoint, seed=rng.randrange(2**31))
+        changes = {word: value for name in chosen for word, value in DISGUISES[name].items()}
+        checkpoint = disguise(checkpoint, seed=rng.randrange(2**31), **changes)
         checkpoint = Checkpoint.from_bytes(checkpoint.to_bytes())
         found = circuit(checkpoint)
         if not SMALLEST <= len(found.candidates) <= LARGEST or not check(found, CASES, seed, rare=2).ok:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from weftc.decompiler.linear import (
-    NOISE,
     Array,
     BlockReader,
     Feature,
@@ -17,16 +16,19 @@ from weftc.decompiler.linear import (
     joined,
     magnitude,
     nice,
+    noise,
     ratio,
     scaled,
     settled,
     sum_over,
+    symbols,
 )
 from weftc.decompiler.terms import (
     KEY,
     ONE,
     PAIR,
     SELF,
+    Atom,
     Poly,
     add,
     add_vec,
@@ -38,8 +40,10 @@ from weftc.decompiler.terms import (
     function,
     inner,
     moved,
+    moved_vec,
     multiply,
     number,
+    opened,
     scale,
     scale_vec,
     total,
@@ -55,7 +59,8 @@ class FeatureExecution(BlockReader):
     """Carries out the sub-layers of one program. Names of slots and what they hold are never looked at."""
 
     def __init__(self, program: Program, tensors: Mapping[str, Array]) -> None:
-        super().__init__({stream.name: stream.size for stream in program.streams})
+        given = (len(one.symbols) for one in program.inputs if one.symbols)
+        super().__init__({stream.name: stream.size for stream in program.streams}, given)
         self.program = program
         self.tensors = {name: np.asarray(array, np.float64) for name, array in tensors.items()}
 
@@ -95,20 +100,28 @@ class FeatureExecution(BlockReader):
         if head.weighting.kind in NUMBER_HEADS:
             frozen = freeze(close(score, KEY)), tuple(sorted((freeze(close(m, KEY)) for m in masks), key=repr))
             found = atom("extreme", head.weighting.kind, head.keys, *frozen)
-            return [Feature(self.tensors[head.value], "number", found)]
+            return self._or_own(head, [Feature(self.tensors[head.value], "number", found)], state)
+        value = self.tensors[head.value]
+        if finds_itself(head, score, self.sizes):
+            return [replace(one, directions=value @ one.directions) for one in state[head.query]]
         weights, own_weight = self.weights(head, score, masks, state)
         size = self.sizes[head.keys]
-        value = self.tensors[head.value]
         keys = [replace(about_key(one), directions=value @ one.directions) for one in state[head.keys]]
         body = [sum_over(one, weights, head.keys, size) for one in joined(keys)]
         own = head.self_key
-        if own is None or not own.value:
-            return body
-        back = self.tensors[own.value]
-        mine = joined(replace(one, directions=back @ one.directions) for one in state[head.query])
-        if own.row is not None:
+        if own is not None and own.value and own.row is not None:
+            mine = self._own(own.value, head, state)
             return body + [_times(one, own_weight) for one in mine]
-        return self._otherwise(body, mine)
+        return self._or_own(head, body, state)
+
+    def _or_own(self, head: Head, body: list[Feature], state: Residuals) -> list[Feature]:
+        """What a head brings from its keys, or, where it has none, from its query."""
+        own = head.self_key
+        return body if own is None or not own.value else self._otherwise(body, self._own(own.value, head, state))
+
+    def _own(self, value: str, head: Head, state: Residuals) -> list[Feature]:
+        back = self.tensors[value]
+        return joined(replace(one, directions=back @ one.directions) for one in state[head.query])
 
     def _otherwise(self, body: list[Feature], fallback: list[Feature]) -> list[Feature]:
         """Sums over keys, and what stands in their place where there is no key; matched by their directions."""
@@ -119,6 +132,9 @@ class FeatureExecution(BlockReader):
                     c = ratio(one.directions, first.directions) if one.kind == first.kind else None
                     if c is not None:
                         sides[side].append(scaled(one, nice(c)))
+                        break
+                    if (known := self._among_symbols(one, first)) is not None:
+                        sides[side].append(known)
                         break
                 else:
                     classes.append((one, ([one], []) if side == 0 else ([], [one])))
@@ -132,6 +148,15 @@ class FeatureExecution(BlockReader):
             else:
                 found.append(Feature(directions, kind, atom("else", freeze(a.number), freeze(b.number))))
         return found
+
+    def _among_symbols(self, one: Feature, first: Feature) -> Feature | None:
+        """A number in the directions of a symbol, as that symbol times the number."""
+        if one.kind != "number" or first.kind != "vector" or first.directions.shape[1] not in self.vocabularies:
+            return None
+        shares = np.asarray(np.linalg.lstsq(first.directions, one.directions, rcond=None)[0], np.float64)
+        if magnitude(first.directions @ shares - one.directions) > noise() * magnitude(one.directions):
+            return None
+        return Feature(first.directions, "vector", {}, scale_vec(symbols(shares[:, 0]), one.number))
 
     def weights(self, head: Head, score: Poly, masks: list[Poly], state: Residuals) -> tuple[Poly, Poly]:
         """The weight of the token KEY, and of the query itself where it is one more key with a score of its own."""
@@ -235,12 +260,12 @@ class FeatureExecution(BlockReader):
         for a, f in left:
             for b, g in right:
                 block = np.einsum("or,rm,rn->omn", out, a, b)
-                if magnitude(block) > NOISE * max(magnitude(out) * magnitude(a) * magnitude(b), 1e-300):
+                if magnitude(block) > noise() * max(magnitude(out) * magnitude(a) * magnitude(b), 1e-300):
                     found += self._product(block, f, g)
         return found
 
     def _product(self, block: Array, f: Feature, g: Feature) -> list[Feature]:
-        size = NOISE * magnitude(block)
+        size = noise() * magnitude(block)
         if f.kind not in ("number", "vector") and np.ptp(block, axis=1).max() <= size:
             block, f = block[:, :1], Feature(NOTHING, "number", total(f.kind, self.sizes[f.kind], f.number, PAIR))
         if g.kind not in ("number", "vector") and np.ptp(block, axis=2).max() <= size:
@@ -279,7 +304,7 @@ class FeatureExecution(BlockReader):
                 return [Feature(out, "vector", {}, self.opaque_vec(reference, SELF))]
             factor = length if side is b else 1.0
             sides.append(add_vec(*(scale_vec(one.vector, number(nice((c or 0) * factor))) for c, one in shares)))
-        if magnitude(square - square[0, 0] * np.eye(len(square))) > NOISE * magnitude(square):
+        if magnitude(square - square[0, 0] * np.eye(len(square))) > noise() * magnitude(square):
             return [Feature(out, "vector", {}, self.opaque_vec(reference, SELF))]
         atom_ = ("unit", freeze_vec(sides[0]), freeze_vec(sides[1]) if b else None)
         return [Feature(out @ reference / length, "vector", {}, {atom_: ONE})]
@@ -328,7 +353,7 @@ class FeatureExecution(BlockReader):
         """What a row has in common with those about other tokens, and its token; None if it is about no token."""
         home, place, said = None, -1, []
         for at, (weights, one) in enumerate(row):
-            filled = np.flatnonzero(np.abs(weights) > NOISE * size)
+            filled = np.flatnonzero(np.abs(weights) > noise() * size)
             if not len(filled):
                 continue
             if one.kind in ("number", "vector"):
@@ -341,10 +366,51 @@ class FeatureExecution(BlockReader):
         return None if home is None else ((home, tuple(said)), place)
 
 
+def finds_itself(head: Head, score: Poly, sizes: Mapping[str, int | None]) -> bool:
+    """Whether a head can only choose the query itself: among other tokens of its set, none equal to it.
+
+    That no two are equal is a condition of the file, without which there is no proof.
+    """
+    if head.query != head.keys or head.weighting.kind != "argmax" or head.masks or head.self_key is not None:
+        return False
+    return is_distance(add(moved(score, {KEY: SELF}), scale(score, -1)), head.keys, sizes)
+
+
+def is_distance(p: Poly, home: str, sizes: Mapping[str, int | None]) -> bool:
+    """Whether a number is a sum of squares of what SELF and KEY differ in, and 1 where they are two tokens."""
+    left, found = p, False
+    for mono, c in p.items():
+        if c <= 0 or KEY in free({mono: ONE[()]}):
+            continue
+        match mono:
+            case ():
+                square = add(ONE, scale(atom("same", home, SELF, KEY), -1))
+            case ((("inner", u, v), 1),) if u == v:
+                apart = add_vec({u: ONE}, scale_vec(moved_vec({u: ONE}, {SELF: KEY}), number(-1)))
+                square = inner(apart, apart)
+            case ((("sum", other, inside), 1),):
+                (each,) = opened(inside, PAIR)
+                if len(each) != 1 or each[0][1] != 2:
+                    continue
+                square = total(other, sizes[other], _apart(each[0][0]), PAIR)
+            case ((one, 2),):
+                square = _apart(one)
+            case _:
+                continue
+        left, found = add(left, scale(square, -c)), True
+    return found and not left
+
+
+def _apart(one: Atom) -> Poly:
+    """The square of what SELF and KEY differ in."""
+    apart = add(atom(*one), scale(moved(atom(*one), {SELF: KEY}), -1))
+    return multiply(apart, apart)
+
+
 def _filled(sides: list[tuple[Array, Feature]]) -> list[tuple[Array, Feature]]:
     """Without features that the matrix does not read."""
     size = max((magnitude(rows) for rows, _ in sides), default=0.0)
-    return [(rows, one) for rows, one in sides if magnitude(rows) > NOISE * size]
+    return [(rows, one) for rows, one in sides if magnitude(rows) > noise() * size]
 
 
 def _times(feature: Feature, factor: Poly) -> Feature:
@@ -358,7 +424,7 @@ def _squares(a: Array, out: Array) -> Array | None:
         row = left.pop()
         for other in sorted(left):
             c = ratio(a[other], a[row])
-            if c is not None and c < 0 and np.allclose(out[:, other] * c * c, out[:, row], rtol=0, atol=NOISE):
+            if c is not None and c < 0 and np.allclose(out[:, other] * c * c, out[:, row], rtol=0, atol=noise()):
                 weights[:, row] = out[:, row]
                 left.discard(other)
                 break

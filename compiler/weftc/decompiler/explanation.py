@@ -10,7 +10,7 @@ from weftc.core.errors import SpecError
 from weftc.core.source import Source
 from weftc.core.types import Checked
 from weftc.decompiler.labels import Unplaced, labelled
-from weftc.decompiler.linear import Unread
+from weftc.decompiler.linear import COARSE, FINE, ROUNDING, Unread
 from weftc.decompiler.loop import Loop
 from weftc.decompiler.text import SpecWriter, Unspeakable
 from weftc.language.check.check import check
@@ -68,12 +68,17 @@ def explain(checkpoint: Checkpoint) -> Explanation:
     are read. The proof is about the same weights under the names of the new spec.
     """
     best: Explanation | None = None
-    for pairs in islice(_readings(checkpoint.program), MOST_READINGS):
-        found = _explained(checkpoint, pairs)
-        if best is None or _rank(found) > _rank(best):
-            best = found
-        if best.is_proved:
-            break
+    for rounding in (FINE, COARSE):
+        token = ROUNDING.set(rounding)
+        try:
+            for pairs in islice(_readings(checkpoint.program), MOST_READINGS):
+                found = _explained(checkpoint, pairs)
+                if best is None or _rank(found) > _rank(best):
+                    best = found
+                if best.is_proved:
+                    return best
+        finally:
+            ROUNDING.reset(token)
     assert best is not None
     return best
 
@@ -88,7 +93,7 @@ def _readings(program: Program) -> Iterator[dict[str, str]]:
     for given in (*program.inputs, *program.noises):
         width = program.stream(given.stream).slot(given.slot).width
         sets = [stream.name for stream in program.streams if stream.size == width]
-        if given.kind not in ("number", "vector", "unit") and (sets or width > 1):
+        if given.kind not in ("number", "vector", "unit") and not given.symbols and (sets or width > 1):
             names.append(given.name)
             choices.append(sets)
     for chosen in product(*choices):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from weftc.decompiler.linear import NOISE, Array, magnitude, ratio
+from weftc.decompiler.linear import Array, magnitude, noise, ratio
 from weftc.decompiler.loop import Algorithm, ResidualCell
 from weftc.decompiler.text import SpecWriter
 from weftc_runtime.format.basis import bases_of
@@ -87,11 +87,11 @@ def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, t
 def _slot_of(stream: Stream, cell: ResidualCell, back: Array | None) -> tuple[Slot, float]:
     """The slot that a cell is, and its value per unit of the slot's."""
     rows = cell.directions if back is None else back @ cell.directions
-    filled = [slot for slot in stream.slots if magnitude(rows[slot.columns]) > NOISE * magnitude(rows)]
+    filled = [slot for slot in stream.slots if magnitude(rows[slot.columns]) > noise() * magnitude(rows)]
     if len(filled) == 1 and filled[0].width == rows.shape[1]:
         c = ratio(rows[filled[0].columns], np.eye(rows.shape[1]))
         if c is not None:
-            return filled[0], 1.0 if abs(c - 1) < NOISE else c
+            return filled[0], 1.0 if abs(c - 1) < noise() else c
     raise Unplaced("a field is spread over several slots of the file")
 
 

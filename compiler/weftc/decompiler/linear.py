@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
@@ -41,7 +42,8 @@ from weftc.decompiler.terms import (
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-NOISE = 1e-8  # relative size of what is taken for rounding; what it hides, the proof shows
+FINE, COARSE = 1e-11, 1e-8  # relative sizes of what is taken for rounding: of float64, of weights with noise
+ROUNDING = ContextVar("rounding", default=COARSE)
 FRACTION = re.compile(r"Fraction\((-?\d+), (\d+)\)")
 
 
@@ -74,13 +76,18 @@ class Unread:
         known = [f"{array.shape[0]} x {array.shape[1]}", f"rank {np.linalg.matrix_rank(array)}"]
         if array.shape[0] == array.shape[1]:
             square = array @ array.T
-            known += ["symmetric"] * np.allclose(array, array.T, atol=NOISE)
+            known += ["symmetric"] * np.allclose(array, array.T, atol=noise())
             size = square[0, 0]
             known += [f"{size**0.5:.6g} times a rotation"] * bool(
-                size > 0 and np.allclose(square, size * np.eye(len(array)), atol=NOISE * size)
+                size > 0 and np.allclose(square, size * np.eye(len(array)), atol=noise() * size)
             )
         rows = "\n".join("    " + "  ".join(f"{value:10.6g}" for value in row) for row in array)
         return f"{self.where}: {', '.join(known)}\n{rows}"
+
+
+def noise() -> float:
+    """The relative size of what is taken for rounding; what it hides, the proof shows."""
+    return ROUNDING.get()
 
 
 def nice(value: float, size: float = 1.0) -> Fraction:
@@ -89,16 +96,16 @@ def nice(value: float, size: float = 1.0) -> Fraction:
     >>> print(nice(0.1), nice(2.0000000000000004), nice(1 / 3))
     1/10 2 1/3
     """
-    if abs(value) <= NOISE * size:
+    if abs(value) <= noise() * size:
         return Fraction(0)
     exact = Fraction(repr(float(value)))
     for digits in range(1, 8):
         short = Fraction(f"{float(value):.{digits}g}")
-        if abs(short - exact) <= (NOISE if digits <= 4 else NOISE / 100) * abs(exact):
+        if abs(short - exact) <= (noise() if digits <= 4 else noise() / 100) * abs(exact):
             return short
     for largest in (64, 1000):
         short = exact.limit_denominator(largest)
-        if abs(short - exact) <= NOISE * abs(exact) / (largest if largest < 1000 else 10**5):
+        if abs(short - exact) <= noise() * abs(exact) / (largest if largest < 1000 else 10**5):
             return short
     return exact
 
@@ -116,8 +123,9 @@ def magnitude(array: Array) -> float:
 class BlockReader:
     """Blocks of matrices as terms; what cannot be read becomes a named matrix and is noted."""
 
-    def __init__(self, sizes: Mapping[str, int | None]) -> None:
+    def __init__(self, sizes: Mapping[str, int | None], vocabularies: Iterable[int] = ()) -> None:
         self.sizes = sizes
+        self.vocabularies = frozenset(vocabularies)  # how many symbols each has; of symbols, coordinates mean something
         self.unread: list[Unread] = []
         self.where = ""
 
@@ -136,18 +144,20 @@ class BlockReader:
         """A number for every token of a fixed set, as a term: the same for all, or evenly spaced."""
         size = max(magnitude(weights), 1e-300)
         first, step = weights[0], (weights[-1] - weights[0]) / max(len(weights) - 1, 1)
-        if magnitude(weights - first - step * np.arange(len(weights))) > NOISE * size:
+        if magnitude(weights - first - step * np.arange(len(weights))) > noise() * size:
             return None
         slope = nice(step, size)
         return add(number(nice(first, size) - slope), scale(atom("position", index), slope))
 
     def functional(self, weights: Array, feature: Feature, own: str, size: float) -> Poly:
         """A row of weights on a feature: a number. `own`: the stream of the token."""
-        if magnitude(weights) <= NOISE * size:
+        if magnitude(weights) <= noise() * size:
             return {}
         if feature.kind == "number":
             return scale(feature.number, nice(weights[0], size))
         if feature.kind == "vector":
+            if len(weights) in self.vocabularies:
+                return inner(feature.vector, symbols(weights, size))
             return self.opaque(weights, SELF)
         constant = self.constant_row(feature, own)
         along = self.along(feature.kind, weights, PAIR if constant is None else SELF)
@@ -167,13 +177,15 @@ class BlockReader:
     def image(self, matrix: Array, feature: Feature, kind: str, own: str, size: float) -> Feature | None:
         """M f as a feature of a kind: without directions, None where it is not of that kind."""
         none = np.zeros((0, 0))
-        if magnitude(matrix) <= NOISE * size:
+        if magnitude(matrix) <= noise() * size:
             return Feature(none, kind)
         if kind == "number":
-            if feature.kind == "vector":
+            if feature.kind == "vector" and matrix.shape[1] not in self.vocabularies:
                 return None
             return Feature(none, kind, self.functional(matrix[0], feature, own, size))
         if kind == "vector":
+            if feature.kind == "number" and len(matrix) in self.vocabularies:
+                return Feature(none, kind, {}, scale_vec(symbols(matrix[:, 0], size), feature.number))
             found = multiple(matrix) if feature.kind == "vector" else None
             return None if found is None else Feature(none, kind, {}, scale_vec(feature.vector, number(found)))
         if feature.kind == "number":
@@ -191,12 +203,12 @@ class BlockReader:
 
     def bilinear(self, block: Array, f: Feature, g: Feature, streams: tuple[str, str], size: float) -> Poly:
         """f' M g, where g is about the token KEY already."""
-        if magnitude(block) <= NOISE * size:
+        if magnitude(block) <= noise() * size:
             return {}
-        if f.kind == g.kind == "vector":
-            found = multiple(block)
-            return self.opaque(block, SELF, KEY) if found is None else scale(inner(f.vector, g.vector), found)
-        if "vector" in (f.kind, g.kind):
+        if f.kind == g.kind == "vector" and (found := multiple(block)) is not None:
+            return scale(inner(f.vector, g.vector), found)
+        widths = {width for one, width in zip((f, g), block.shape, strict=True) if one.kind == "vector"}
+        if not widths <= self.vocabularies:
             return self.opaque(block, SELF, KEY)
         if f.kind == g.kind != "number" and (both := plus_ones(block)) is not None:
             every = self.sizes[f.kind]
@@ -206,13 +218,19 @@ class BlockReader:
             sums = multiply(total(f.kind, every, f.number, PAIR), total(f.kind, every, g.number, PAIR))
             return add(scale(product, both[0]), scale(sums, both[1]))
         _left, values, _right = np.linalg.svd(block)
-        if len(values) > 1 and values[1] > NOISE * size:
+        if len(values) > 1 and values[1] > noise() * size:
             return self.opaque(block, SELF, KEY)
         pivot = np.unravel_index(np.abs(block).argmax(), block.shape)
         u, v = block[:, pivot[1]], block[pivot[0]] / block[pivot]
-        back = Feature(g.directions, g.kind, moved(g.number, {KEY: SELF}))
+        back = Feature(g.directions, g.kind, moved(g.number, {KEY: SELF}), moved_vec(g.vector, {KEY: SELF}))
         second = moved(self.functional(v, back, streams[1], 1.0), {SELF: KEY})
         return multiply(self.functional(u, f, streams[0], size), second)
+
+
+def symbols(weights: Array, size: float = 1.0) -> Vec:
+    """Known coordinates as a sum of symbols, each times its weight."""
+    each = {("symbol", len(weights), at): number(nice(float(weight), size)) for at, weight in enumerate(weights)}
+    return {symbol: p for symbol, p in each.items() if p}
 
 
 def multiple(matrix: Array) -> Fraction | None:
@@ -221,7 +239,7 @@ def multiple(matrix: Array) -> Fraction | None:
         return None
     c = float(np.trace(matrix)) / len(matrix)
     size = magnitude(matrix)
-    return nice(c, size) if magnitude(matrix - c * np.eye(len(matrix))) <= NOISE * size else None
+    return nice(c, size) if magnitude(matrix - c * np.eye(len(matrix))) <= noise() * size else None
 
 
 def plus_ones(matrix: Array) -> tuple[Fraction, Fraction] | None:
@@ -232,7 +250,7 @@ def plus_ones(matrix: Array) -> tuple[Fraction, Fraction] | None:
     size = magnitude(matrix)
     b = 0.0 if n == 1 else float(matrix[0, 1])
     a = float(matrix[0, 0]) - b
-    if magnitude(matrix - a * np.eye(n) - b) > NOISE * size:
+    if magnitude(matrix - a * np.eye(n) - b) > noise() * size:
         return None
     return nice(a, size), nice(b, size)
 
@@ -242,7 +260,7 @@ def ratio(one: Array, other: Array) -> float | None:
     if one.shape != other.shape:
         return None
     c = float((one * other).sum() / (other * other).sum())
-    return c if c and magnitude(one - c * other) <= NOISE * magnitude(one) else None
+    return c if c and magnitude(one - c * other) <= noise() * magnitude(one) else None
 
 
 def scaled(feature: Feature, c: Fraction) -> Feature:
@@ -271,7 +289,7 @@ def joined(features: Iterable[Feature]) -> list[Feature]:
             old = found[key]
             one = Feature(old.directions + one.directions, one.kind, one.number, one.vector)
         found[key] = one
-    return [one for one in found.values() if magnitude(one.directions) > NOISE]
+    return [one for one in found.values() if magnitude(one.directions) > noise()]
 
 
 def about_key(feature: Feature) -> Feature:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from weftc.decompiler.execution import FeatureExecution, Residuals
-from weftc.decompiler.linear import NOISE, Array, Feature, joined, magnitude, multiple, nice, ratio, with_short_numbers
+from weftc.decompiler.linear import Array, Feature, joined, magnitude, multiple, nice, noise, ratio, with_short_numbers
 from weftc.decompiler.terms import (
     ONE,
     PAIR,
@@ -134,7 +134,7 @@ class Loop(FeatureExecution):
     def _input(self, given: Input, directions: Array, stream: Stream) -> Feature:
         width = directions.shape[1]
         label = given.name
-        if given.kind in ("vector", "unit"):
+        if given.kind in ("vector", "unit") or given.symbols:
             return Feature(directions, "vector", {}, {("vref", label, (SELF,)): ONE})
         if given.kind == "number" or (label not in self.pair_sets and width == 1):
             return Feature(directions, "number", atom("ref", label, (SELF,)))
@@ -228,11 +228,11 @@ class Loop(FeatureExecution):
             if here:
                 known = np.concatenate([cell.directions for cell in here], axis=1)
                 rest = rest - known @ np.linalg.lstsq(known, rest, rcond=None)[0]
-            if magnitude(rest) <= NOISE * magnitude(one.directions) * 10:
+            if magnitude(rest) <= noise() * magnitude(one.directions) * 10:
                 continue
             u, s, _ = np.linalg.svd(rest, full_matrices=False)
-            full = s[-1] > NOISE * s[0]
-            parts = [(rest, one.kind)] if full else [(u[:, [n]], "number") for n in range(len(s)) if s[n] > NOISE]
+            full = s[-1] > noise() * s[0]
+            parts = [(rest, one.kind)] if full else [(u[:, [n]], "number") for n in range(len(s)) if s[n] > noise()]
             for directions, kind in parts:
                 cell = self._cell(stream, directions, kind, old)
                 here.append(cell)
@@ -246,7 +246,7 @@ class Loop(FeatureExecution):
             for output in shown:
                 columns = self.into[stream][:, self.program.stream(stream).slot(output.slot).columns]
                 share = columns @ (self.rows(output) @ rest)
-                if magnitude(share) > NOISE * magnitude(one.directions) and magnitude(rest - share) > NOISE:
+                if magnitude(share) > noise() * magnitude(one.directions) and magnitude(rest - share) > noise():
                     yield replace(one, directions=share)
                     rest = rest - share
             yield replace(one, directions=rest)
@@ -271,13 +271,15 @@ class Loop(FeatureExecution):
             if output.head is None and output.stream == stream:
                 rows = self.rows(output)
                 share = rows @ directions
-                if len(rows) == directions.shape[1] and magnitude(share) > NOISE * magnitude(rows):
+                if len(rows) == directions.shape[1] and magnitude(share) > noise() * magnitude(rows):
                     c = ratio(share, np.eye(len(rows)))
                     if c is not None:
                         return directions / c
         lengths = np.linalg.norm(directions, axis=0)
         short = float(nice(float(lengths[0])).limit_denominator(64))
-        is_short = magnitude(lengths - lengths[0]) <= NOISE * lengths[0] and abs(short - lengths[0]) <= NOISE * short
+        is_short = (
+            magnitude(lengths - lengths[0]) <= noise() * lengths[0] and abs(short - lengths[0]) <= noise() * short
+        )
         return directions / lengths[0] if is_short else directions
 
     def split(self, features: list[Feature], cells: list[ResidualCell]) -> list[Feature]:
@@ -317,15 +319,12 @@ class Loop(FeatureExecution):
             if not missing - forced:
                 break
             forced |= missing
-        erased = [sub.carry for step in self.program.prelude for sub in step.sublayers if isinstance(sub, Attend)]
+        before = [sub for step in self.program.prelude for sub in step.sublayers if isinstance(sub, Attend)]
         live = self._live(found)
         used_early = self._early(found, live)
         for cell in loop_cells:
             is_set = any(one is cell for step in found.steps for one, _ in step)
-            begun = any(
-                cell.stream in carry and magnitude(self.tensors[carry[cell.stream]] @ cell.directions) <= NOISE
-                for carry in erased
-            )
+            begun = any(self._is_set(cell, sublayer) for sublayer in before)
             named = any(one is cell for one in found.inputs.values())
             if is_set and cell.number in live and not named and (begun or cell.number in used_early):
                 found.starts.append(cell)
@@ -335,6 +334,16 @@ class Loop(FeatureExecution):
         found.steps, found.places = [step for _, step in kept if step], [place for place, step in kept if step]
         found.cells = [cell for cell in self.cells if cell.number in live]
         return found
+
+    def _is_set(self, cell: ResidualCell, sublayer: Attend) -> bool:
+        """Whether an attention sub-layer drops what a cell has held, by its carry or by a head that takes it away."""
+        if cell.stream not in sublayer.carry:
+            return False
+        kept = self.tensors[sublayer.carry[cell.stream]] @ cell.directions
+        for head in sublayer.heads:
+            if head.query == head.keys == cell.stream:
+                kept = kept + self.tensors[head.value] @ cell.directions
+        return magnitude(kept) <= noise()
 
     def _pass(self, forced: set[int]) -> tuple[Algorithm, set[int]]:
         """One reading of the layer, and cells that should be fields but are not."""
@@ -425,7 +434,7 @@ class Loop(FeatureExecution):
         value = self._read(rows, state[output.stream], output)
         for cell in self.cells:
             share = rows @ cell.directions if cell.stream == output.stream else np.zeros((0, 0))
-            is_own = bool(share.size) and magnitude(share) > NOISE and multiple(share) == 1
+            is_own = bool(share.size) and magnitude(share) > noise() and multiple(share) == 1
             if is_own and value.key() == self._read(rows, final[output.stream], output).key():
                 return ReadAnswer(output, value, cell)
         return ReadAnswer(output, value)
@@ -433,8 +442,10 @@ class Loop(FeatureExecution):
     def _read(self, rows: Array, features: list[Feature], output: ProgramOutput) -> Feature:
         shares = [(rows @ one.directions, one) for one in features]
         size = max((magnitude(share) for share, _ in shares), default=0.0)
-        shares = [(share, one) for share, one in shares if magnitude(share) > NOISE * size]
+        shares = [(share, one) for share, one in shares if magnitude(share) > noise() * size]
         kind = {"vector": "vector", "pair": "", "onehot": ""}.get(output.kind, "number")
+        if output.symbols:
+            kind = "vector"
         if not kind:
             kind = next((one.kind for _, one in shares if one.kind not in ("vector", "number")), "number")
         number: Poly = {}

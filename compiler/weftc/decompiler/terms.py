@@ -6,6 +6,7 @@ choice around them), so that equal things are equal values.
 
     ref, NAME, (i, ...)       a field            vref, NAME, (i,)      a vector field
     inner, u, v               <u, v>             vsum, SET, vec        a sum of vectors
+    symbol, SIZE, N           the N-th of a vocabulary of so many
     count, SET                position, i        same, SET, i, j       1 where two tokens are the same one
     function, NAME, poly      exp, log, ...      unit, vec, vec|None   a vector by its length, and what if it is 0
     sum, SET, poly            over a bound index
@@ -32,6 +33,7 @@ Rename: TypeAlias = Callable[[int, int], int]  # an index, and how many sums and
 
 SELF, PAIR, KEY, OTHER = 0, 1, 2, 3  # the token itself; the second index of a row; the key of a head; one more
 ONE: Poly = {(): Fraction(1)}
+VECTORS = ("vref", "vmatrix", "vsum", "unit", "velse", "symbol")
 ADD_UP = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # weights that sum to one, where any is
 
 
@@ -109,7 +111,13 @@ def scale_vec(v: Vec, factor: Poly) -> Vec:
 
 def inner(u: Vec, v: Vec) -> Poly:
     """<u, v>."""
-    return add(*(multiply(p, q, atom("inner", *sorted((a, b), key=repr))) for a, p in u.items() for b, q in v.items()))
+    return add(*(multiply(p, q, _inner(a, b)) for a, p in u.items() for b, q in v.items()))
+
+
+def _inner(a: Atom, b: Atom) -> Poly:
+    if a[0] == b[0] == "symbol":
+        return number(a == b)
+    return atom("inner", *sorted((a, b), key=repr))
 
 
 def function(name: str, p: Poly) -> Poly:
@@ -196,6 +204,8 @@ def _vector(a: Atom, name: Rename, depth: int) -> Atom:
         case ("unit" | "velse", u, v):
             after = None if v is None else freeze_vec(rename_vec(thaw(v), name, depth))
             return (a[0], freeze_vec(rename_vec(thaw(u), name, depth)), after)
+        case ("symbol", *_):
+            return a
     raise AssertionError(a)
 
 
@@ -237,7 +247,7 @@ def free(value: Any) -> set[int]:
     if isinstance(value, dict):
         is_vector = value and isinstance(next(iter(value.values())), dict)
         rename_vec(value, note) if is_vector else rename(value, note)
-    elif value[0] in ("vref", "vmatrix", "vsum", "unit", "velse"):
+    elif value[0] in VECTORS:
         _vector(value, note, 0)
     else:
         _atom(value, note, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,6 +12,7 @@ from weftc.decompiler.linear import Feature
 from weftc.decompiler.loop import Algorithm, ReadAnswer, ResidualCell
 from weftc.decompiler.terms import (
     KEY,
+    ONE,
     PAIR,
     SELF,
     Atom,
@@ -19,7 +21,9 @@ from weftc.decompiler.terms import (
     Mono,
     Poly,
     Vec,
+    add,
     atom,
+    atoms,
     free,
     freeze,
     moved,
@@ -29,6 +33,8 @@ from weftc.decompiler.terms import (
 )
 from weftc_runtime.format.program import Input, Program, Weighting
 
+SYMBOL = re.compile(r'"[^"]*"')
+FACTS = ("holds", "differ", "same")  # what is 0 or 1
 LETTERS = "ijlmpqruvwabcdefghkno"
 Names = dict[int, str]  # free indices
 
@@ -50,6 +56,7 @@ class SpecWriter:
     onehot: set[str] = field(default_factory=set)
     noises: set[str] = field(default_factory=set)
     pairs: dict[str, str] = field(default_factory=dict)  # inputs that hold rows -> the set of their second index
+    symbols: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fields that hold symbols -> their vocabulary
     matrices: set[int] = field(default_factory=set)  # those that the text names
     coefficients: set[Fraction] = field(default_factory=set)
 
@@ -62,7 +69,9 @@ class SpecWriter:
             self.fields[given.name] = next(fresh)
             if given.name in self.algorithm.inputs:
                 self.fields[self.algorithm.inputs[given.name].number] = self.fields[given.name]
-            if given.kind == "onehot":
+            if given.symbols:
+                self.symbols[self.fields[given.name]] = given.symbols
+            elif given.kind == "onehot":
                 self.onehot.add(self.fields[given.name])
         self.noises = {self.fields[one.name] for one in self.program.noises}
         for step in self.algorithm.steps:
@@ -75,6 +84,12 @@ class SpecWriter:
                         self.onehot.add(name)
         for number, answer in enumerate(self.algorithm.answers, 1):
             self.outputs[answer.output.name] = f"o{number}"
+            if answer.output.symbols and answer.cell is not None and answer.cell.number in self.fields:
+                self.symbols[self.fields[answer.cell.number]] = answer.output.symbols
+        for step in self.algorithm.steps:
+            for cell, value in step:
+                if known := self._vocabulary(value.vector):
+                    self.symbols.setdefault(self.fields[cell.number], known)
 
     # ---- the whole spec ----------------------------------------------------------------------------------------------
 
@@ -124,7 +139,9 @@ class SpecWriter:
         width = self.program.stream(given.stream).slot(given.slot).width
         names = {SELF: self._index(given.stream, {})}
         kind = {"number": "R", "vector": f"R^{width}", "unit": f"unit R^{width}"}.get(given.kind, given.kind)
-        if given.kind not in ("number", "vector", "unit") and given.name in self.pairs:
+        if given.symbols:
+            kind = f"one of {{{', '.join(map(_quoted, given.symbols))}}}"
+        elif given.kind not in ("number", "vector", "unit") and given.name in self.pairs:
             names[PAIR] = self._index(self.pairs[given.name], names)
         bound = ""
         if given.low and given.high:
@@ -225,7 +242,13 @@ class SpecWriter:
     def _term(self, mono: Mono, c: Fraction, names: Names) -> tuple[str, str]:
         above, below = [], []
         factors = self._means(list(mono))
+        facts = [a for a, _ in factors if a[0] in FACTS]
+        counted = next((a for a, power in factors if a[0] == "sum" and power == 1 and _is_count(a)), None)
+        if facts:
+            above.append(self._indicator(facts, counted, names))
         for a, power in factors:
+            if a in facts or (facts and a is counted):
+                continue
             if a[0] == "extreme" and a[1] == "max" and power == 1 and self._is_negative(a):
                 c = -c
                 above.append(self._extreme(a, names, negate=True))
@@ -269,7 +292,8 @@ class SpecWriter:
             case ("inner", u, v):
                 if u == v:
                     return f"|{bare(self._vector(u, names))}|^2"
-                return f"<{self._vector(u, names)}, {self._vector(v, names)}>"
+                known = self._vocabulary({u: ONE, v: ONE})
+                return f"<{self._vector(u, names, known)}, {self._vector(v, names, known)}>"
             case ("distance", u, v):
                 return f"|{self._vector(u, names)} - {self._vector(v, names)}|^2"
             case ("count", home):
@@ -294,6 +318,17 @@ class SpecWriter:
                 return self._weighting(rule, score, masks, i, names)
         raise Unspeakable(f"{a[0]} has no words")
 
+    def _indicator(self, facts: Sequence[Atom], counted: Atom | None, names: Names) -> str:
+        """1 where conditions hold, times a count of tokens, or of the one token that they name: a sum."""
+        if counted is not None:
+            fresh, inside = self._open(counted[1], names)
+            ((mono, _),) = opened(counted[2], fresh).items()
+            return f"(sum[{inside[fresh]}] 1{self._where([{mono: Fraction(1)}, _all(facts)], inside)})"
+        index = min(one for a in facts for one in free(a))
+        (home,) = (home for home, used in self.used.items() if names[index] in used)
+        fresh, inside = self._open(home, names)
+        return f"(sum[{inside[fresh]}] 1{self._where([atom('same', home, index, fresh), _all(facts)], inside)})"
+
     def _field(self, label: object) -> str:
         return self.fields[label[0] if isinstance(label, tuple) else label]
 
@@ -310,18 +345,23 @@ class SpecWriter:
         return f"({word}[{inside[fresh]}] {wrapped(self.poly(p, inside))}{where})"
 
     def _where(self, masks: Sequence[Poly], names: Names) -> str:
-        found = []
-        for mask in masks:
-            ((mono, _c),) = mask.items()
-            found += [self._condition(a, names) for a, _ in mono]
-        return f" where {' and '.join(found)}" if found else ""
+        facts = [a for mask in masks for mono in mask for a, _ in mono]
+        said = []
+        for at, a in enumerate(facts):
+            back = ("holds", ">=", freeze(scale(dict(a[2]), -1))) if a[:2] == ("holds", ">=") else None
+            if back in facts[:at]:
+                continue
+            said.append(self._condition(a, names, "=" if back in facts else ""))
+        return f" where {' and '.join(said)}" if said else ""
 
-    def _condition(self, a: Atom, names: Names) -> str:
+    def _condition(self, a: Atom, names: Names, op: str = "") -> str:
         match a:
             case ("differ", i, j):
                 return f"{names[i]} != {names[j]}"
-            case ("holds", op, p):
-                q = dict(p)
+            case ("same", _, i, j):
+                return f"{names[i]} = {names[j]}"
+            case ("holds", kind, p):
+                q, op = dict(p), op or kind
                 rest = {mono: c for mono, c in q.items() if mono}
                 if op == ">" and len(rest) == 1 and q.get(()) == Fraction(-1, 2):
                     ((mono, c),) = rest.items()
@@ -366,7 +406,7 @@ class SpecWriter:
     ) -> str:
         """A sum of a product: of a weight, of conditions, of the rest."""
         weights = [a for a, power in mono if a[0] == "weight" and a[5] == fresh and power == 1]
-        masks = [a for a, _ in mono if a[0] in ("holds", "differ")]
+        masks = [a for a, _ in mono if a[0] in FACTS]
         rest = tuple(part for part in mono if part[0] not in masks and part[0] not in weights[:1])
         index = names[fresh]
         body = self._product(rest, c, vector, names)
@@ -376,17 +416,39 @@ class SpecWriter:
             where = self._where([opened(mask, fresh) for mask in conditions], names)
             if rule.kind == "softmax" and (inside := _logarithm(p)) is not None:
                 rule, p = Weighting("normalize"), inside
+            shown = (
+                vector if not rest else rest[0][0] if vector is None and len(rest) == 1 and rest[0][1] == 1 else None
+            )
+            if rule.kind == "normalize" and set(p) == {()} and c == 1 and shown and shown[0] in ("ref", "vref"):
+                place = self._place([opened(mask, fresh) for mask in conditions], fresh, names)
+                if place is not None and shown[2] == (fresh,):
+                    return f"{self._field(shown[1])}[{place}]"
             if rule.kind == "normalize":
                 weighted = "" if set(p) == {()} else f" weighted {wrapped(self.poly(p, names))}"
                 return f"(mean[{index}] {body}{weighted}{where})"
             said = self._weighting(rule, score, conditions, fresh, names)
-            if rule.kind == "top":
+            picks = rule.kind == "argmax" and rule.ties != "split" and not rest and c == 1
+            if rule.kind == "top" or (picks and vector is not None and self._vocabulary({vector: ONE})):
                 return f"(mean[{index}] {body} by {said})"
             return f"(sum[{index}] {said} * {body})" if body != "1" else f"(sum[{index}] {said})"
         if weights:
             body = f"{self._atom(weights[0], names)} * {body}"
         where = self._where([{((a, 1),): Fraction(1)} for a in masks], names)
         return f"({word}[{index}] {body}{where})"
+
+    def _place(self, masks: Sequence[Poly], fresh: int, names: Names) -> str | None:
+        """The number that the position of a key has to be, where conditions say one."""
+        found = [a for mask in masks for mono in mask for a, _ in mono]
+        if len(found) != 2 or any(a[:2] != ("holds", ">=") for a in found):
+            return None
+        p, q = (dict(a[2]) for a in found)
+        here = ((("position", fresh), 1),)
+        rest = (
+            {mono: -c * p[here] for mono, c in p.items() if mono != here} if p.get(here) in (1, -1) else {here: ONE[()]}
+        )
+        if add(p, q) or fresh in free(rest):
+            return None
+        return re.sub(r"index\((\w+)\)", r"\1", self.poly(rest, names))
 
     def _product(self, mono: Mono, c: Fraction, vector: Atom | None, names: Names) -> str:
         sign, text = self._term(mono, c, names)
@@ -399,10 +461,11 @@ class SpecWriter:
 
     # ---- vectors -----------------------------------------------------------------------------------------------------
 
-    def vec(self, v: Vec, names: Names) -> str:
+    def vec(self, v: Vec, names: Names, known: tuple[str, ...] = ()) -> str:
+        known = known or self._vocabulary(v)
         terms = []
         for a, p in sorted(v.items(), key=repr):
-            said = self._vector(a, names)
+            said = self._vector(a, names, known)
             if len(p) == 1:
                 ((mono, c),) = p.items()
                 sign, text = self._term(mono, c, names)
@@ -417,8 +480,13 @@ class SpecWriter:
             text += f" {sign} {term}"
         return text
 
-    def _vector(self, a: Atom, names: Names) -> str:
+    def _vector(self, a: Atom, names: Names, known: tuple[str, ...] = ()) -> str:
+        """A vector. `known`: the vocabulary that its symbols are of."""
         match a:
+            case ("symbol", size, at):
+                if len(known) != size:
+                    raise Unspeakable("a symbol of a vocabulary that nothing tells")
+                return _quoted(known[at])
             case ("vref", label, (i,)):
                 return f"{self._field(label)}[{names[i]}]"
             case ("vmatrix", n, _):
@@ -433,8 +501,30 @@ class SpecWriter:
                 said = f"unit({self.vec(thawed(u), names)})"
                 return said if v is None else f"({said} else {self.vec(thawed(v), names)})"
             case ("velse", u, v):
-                return f"({bare(self.vec(thawed(u), names))} else {self.vec(thawed(v), names)})"
+                known = known or self._vocabulary(thawed(u)) or self._vocabulary(thawed(v))
+                return f"({bare(self.vec(thawed(u), names, known))} else {self.vec(thawed(v), names, known)})"
         raise Unspeakable(f"{a[0]} has no words")
+
+    def _vocabulary(self, v: Vec) -> tuple[str, ...]:
+        """The symbols that a vector is one of, or a mean of."""
+        for a in atoms(v):
+            if a[0] == "vref" and (found := self.symbols.get(self._field(a[1]))):
+                return found
+        return ()
+
+
+def _quoted(symbol: str) -> str:
+    return f'"{symbol}"'
+
+
+def _is_count(a: Atom) -> bool:
+    """Whether a sum counts the tokens that meet conditions."""
+    ((mono, c),) = dict(a[2]).items()
+    return c == 1 and all(one[0] in FACTS for one, _ in mono)
+
+
+def _all(facts: Sequence[Atom]) -> Poly:
+    return {tuple((a, 1) for a in facts): Fraction(1)}
 
 
 def thawed(v: FrozenVec) -> Vec:
@@ -499,7 +589,7 @@ def bare(text: str) -> str:
     if not (text.startswith("(") and text.endswith(")")):
         return text
     depth = 0
-    for at, letter in enumerate(text):
+    for at, letter in enumerate(SYMBOL.sub(_blank, text)):
         depth += (letter == "(") - (letter == ")")
         if not depth:
             return text[1:-1] if at == len(text) - 1 else text
@@ -509,13 +599,18 @@ def bare(text: str) -> str:
 def wrapped(text: str, product: bool = True) -> str:
     """In parentheses, unless it is a product (or, without `product`, a single factor)."""
     depth = 0
-    for at, letter in enumerate(text):
+    plain = SYMBOL.sub(_blank, text)
+    for at, letter in enumerate(plain):
         depth += (letter in "([") - (letter in ")]")
-        if not depth and letter == " " and (not product or text[at + 1] in "+-ew"):
-            inside_bars = text[:at].count("|") % 2 or text[:at].count("<") > text[:at].count(">")
+        if not depth and letter == " " and (not product or plain[at + 1] in "+-ew"):
+            inside_bars = plain[:at].count("|") % 2 or plain[:at].count("<") > plain[:at].count(">")
             if not inside_bars:
                 return f"({text})"
     return f"({text})" if text.startswith("-") else text
+
+
+def _blank(symbol: re.Match[str]) -> str:
+    return "_" * len(symbol[0])
 
 
 def _decimal(c: Fraction) -> str | None:
