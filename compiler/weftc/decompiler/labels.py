@@ -7,7 +7,7 @@ sub-layer is touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,6 +53,7 @@ def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, t
         if fields.get(place, writer.fields[cell.number]) != writer.fields[cell.number]:
             raise Unplaced(f"{fields[place]} and {writer.fields[cell.number]} are in one slot")
         fields[place], scales[place] = writer.fields[cell.number], c
+    constants = _places(program, algorithm.constants, back) - _places(program, algorithm.variables, back)
     slots: dict[Place, str] = {}
     streams, basis, tensors = [], dict(program.basis), dict(checkpoint.tensors)
     for stream in program.streams:
@@ -60,7 +61,9 @@ def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, t
         for number, slot in enumerate(stream.slots, 1):
             place = (stream.name, slot.name)
             slots[place] = fields.get(place, f"~{number}")
-            role = "field" if place in fields else "scratch" if slot.role == "field" else slot.role
+            role = "field" if place in fields else slot.role
+            if role == "field" and place not in fields:
+                role = "constant" if place in constants else "scratch"
             made.append(replace(slot, role=role, meaning=""))
             factors[slot.columns] = scales.get(place, 1.0)
         streams.append(replace(stream, slots=tuple(made)))
@@ -93,6 +96,17 @@ def _slot_of(stream: Stream, cell: ResidualCell, back: Array | None) -> tuple[Sl
         if c is not None:
             return filled[0], 1.0 if abs(c - 1) < noise() else c
     raise Unplaced("a field is spread over several slots of the file")
+
+
+def _places(program: Program, cells: Iterable[ResidualCell], back: Mapping[str, Array]) -> set[Place]:
+    """The slots that cells have a part in."""
+    found = set()
+    for cell in cells:
+        rows = back[cell.stream] @ cell.directions if cell.stream in back else cell.directions
+        for slot in program.stream(cell.stream).slots:
+            if magnitude(rows[slot.columns]) > noise() * magnitude(rows):
+                found.add((cell.stream, slot.name))
+    return found
 
 
 def _joined(steps: tuple[ProgramStep, ...], algorithm: Algorithm) -> tuple[list[ProgramStep], dict[int, int]]:

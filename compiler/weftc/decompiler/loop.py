@@ -83,6 +83,8 @@ class Algorithm:
     steps: list[list[tuple[ResidualCell, Feature]]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # of every step in the program
     starts: list[ResidualCell] = field(default_factory=list)
+    constants: list[ResidualCell] = field(default_factory=list)  # what the prelude leaves and no layer changes
+    variables: list[ResidualCell] = field(default_factory=list)  # the others
     answers: list[ReadAnswer] = field(default_factory=list)
     objective: ReadAnswer | None = None
 
@@ -333,6 +335,8 @@ class Loop(FeatureExecution):
         ]
         found.steps, found.places = [step for _, step in kept if step], [place for place, step in kept if step]
         found.cells = [cell for cell in self.cells if cell.number in live]
+        found.constants = [cell for cell in loop_cells if cell.fixed is not None]
+        found.variables = [cell for cell in loop_cells if cell.fixed is None]
         return found
 
     def _is_set(self, cell: ResidualCell, sublayer: Attend) -> bool:
