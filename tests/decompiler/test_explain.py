@@ -35,7 +35,7 @@ DISGUISES: dict[str, dict[str, Any]] = {
     },
 }
 SOME = ["trimmed_kmeans"]
-NAMES = [entry.name for entry in catalogue(folders=True)]
+NAMES = [entry.name for entry in catalogue()]
 ALL = [*SOME, *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in SOME)]
 STYLES: list[dict[str, Any]] = [
     {"erase": "attention"},

@@ -118,7 +118,7 @@ def _explained(checkpoint: Checkpoint, pairs: dict[str, str]) -> Explanation:
     except SpecError as error:
         return Explanation(text, reason=f"this is no spec: {error}")
     try:
-        model = labelled(checkpoint, algorithm, writer, text)
+        model = labelled(checkpoint, algorithm, writer, checked)
     except Unplaced as reason:
         return Explanation(text, reason=str(reason))
     return Explanation(text, model, prove(model, checked))

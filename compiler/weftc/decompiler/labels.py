@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from weftc.core.types import Checked
 from weftc.decompiler.linear import Array, magnitude, noise, ratio
 from weftc.decompiler.loop import Algorithm, ResidualCell
 from weftc.decompiler.text import SpecWriter
+from weftc.prover.model_side.interface import outdated
 from weftc_runtime.format.basis import bases_of
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.program import (
@@ -39,20 +41,24 @@ class Unplaced(Exception):
     """A field that is in no slot of the file."""
 
 
-def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, text: str) -> Checkpoint:
+def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, checked: Checked) -> Checkpoint:
     """The checkpoint under the names of a spec, and with its text."""
     program = checkpoint.program
     fields: dict[Place, str] = {}
     for given in (*program.inputs, *program.noises):
         fields[given.stream, given.slot] = writer.fields[given.name]
     scales: dict[Place, float] = {}
+    set_in: dict[int, list[Place]] = {}  # what the spec sets, by the steps of the program
     back = {name: basis.inverse for name, basis in bases_of(program, checkpoint.tensors).items()}
-    for cell in {id(cell): cell for step in algorithm.steps for cell, _ in step}.values():
+    for at, cell in (
+        (at, cell) for at, step in zip(algorithm.places, algorithm.steps, strict=True) for cell, _ in step
+    ):
         slot, c = _slot_of(program.stream(cell.stream), cell, back.get(cell.stream))
         place = (cell.stream, slot.name)
         if fields.get(place, writer.fields[cell.number]) != writer.fields[cell.number]:
             raise Unplaced(f"{fields[place]} and {writer.fields[cell.number]} are in one slot")
         fields[place], scales[place] = writer.fields[cell.number], c
+        set_in.setdefault(at, []).append(place)
     constants = _places(program, algorithm.constants, back) - _places(program, algorithm.variables, back)
     slots: dict[Place, str] = {}
     streams, basis, tensors = [], dict(program.basis), dict(checkpoint.tensors)
@@ -71,20 +77,30 @@ def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, t
             name = f"basis.{stream.name}.scaled"
             before = tensors[basis[stream.name]] if stream.name in basis else np.eye(stream.width)
             tensors[name], basis[stream.name] = before * factors, name
-    layer, place_of = _joined(program.layer, algorithm)
+    layer, place_of = _joined(program.layer, algorithm, set_in)
+    lasting = {one.name for one in program.outputs if _is_lasting(checked, writer.outputs.get(one.name, one.name))}
     program = replace(
         program,
         name="explained",
         streams=tuple(streams),
         layer=tuple(layer),
-        outputs=tuple(one if one.again is None else replace(one, again=place_of[one.again]) for one in program.outputs),
+        outputs=tuple(
+            replace(one, again=None if one.again is None or one.name in lasting else place_of[one.again])
+            for one in program.outputs
+        ),
         basis=basis,
     )
     program = Renaming(writer.sets, writer.fields, slots, writer.outputs).program(_with_true_writes(program))
     program = stated(program, tensors)
     used = program.tensors()
     kept = {name: array for name, array in tensors.items() if name in used}
-    return Checkpoint(program, kept, "explained", text, {}, {}, checkpoint.compiler)
+    return Checkpoint(program, kept, "explained", checked.spec.source.text, {}, {}, checkpoint.compiler)
+
+
+def _is_lasting(checked: Checked, output: str) -> bool:
+    """Whether nothing changes later in a layer of what a shown field has been computed from."""
+    field = checked.output_field(output)
+    return field is not None and field in checked.fields and outdated(checked, field) is None
 
 
 def _slot_of(stream: Stream, cell: ResidualCell, back: Array | None) -> tuple[Slot, float]:
@@ -109,7 +125,9 @@ def _places(program: Program, cells: Iterable[ResidualCell], back: Mapping[str, 
     return found
 
 
-def _joined(steps: tuple[ProgramStep, ...], algorithm: Algorithm) -> tuple[list[ProgramStep], dict[int, int]]:
+def _joined(
+    steps: tuple[ProgramStep, ...], algorithm: Algorithm, set_in: Mapping[int, list[Place]]
+) -> tuple[list[ProgramStep], dict[int, int]]:
     """Steps that set no field of the spec joined with the next one, or the last one; and where each went."""
     found: list[ProgramStep] = []
     place_of: dict[int, int] = {}
@@ -117,7 +135,7 @@ def _joined(steps: tuple[ProgramStep, ...], algorithm: Algorithm) -> tuple[list[
     for at, step in enumerate(steps):
         place_of[at] = len(found)
         if at in algorithm.places or not algorithm.places:
-            found.append(replace(step, sublayers=waiting + step.sublayers))
+            found.append(ProgramStep(waiting + step.sublayers, tuple(set_in.get(at, ()))))
             waiting = ()
         else:
             waiting += step.sublayers

@@ -424,6 +424,8 @@ class SpecWriter:
                 if place is not None and shown[2] == (fresh,):
                     return f"{self._field(shown[1])}[{place}]"
             if rule.kind == "normalize":
+                if set(p) == {()} and not conditions and not _is_about(fresh, rest, vector):
+                    return body  # the mean of what is the same for all tokens
                 weighted = "" if set(p) == {()} else f" weighted {wrapped(self.poly(p, names))}"
                 return f"(mean[{index}] {body}{weighted}{where})"
             said = self._weighting(rule, score, conditions, fresh, names)
@@ -515,6 +517,11 @@ class SpecWriter:
 
 def _quoted(symbol: str) -> str:
     return f'"{symbol}"'
+
+
+def _is_about(index: int, mono: Mono, vector: Atom | None) -> bool:
+    """Whether a product depends on a token."""
+    return index in free({mono: Fraction(1)}) or (vector is not None and index in free(vector))
 
 
 def _is_count(a: Atom) -> bool:
