@@ -161,6 +161,8 @@ def _normalised(cx: Context, x: Poly, y: Poly) -> Poly | None:
         shares.append((Poly.term((left, None if v == s else v), c / alpha), value, s.vectors))
     if (rest.terms and not b.terms) or (base.rule.kind == "exp" and base.scalars):
         return None
+    if not rest.axes <= {base.query}:  # the null key holds what one token knows
+        return None
     rule = _normal_rule(cx, base, b.scale(1 / alpha))
     out = Poly()
     for factor, value, vectors in shares:
