@@ -444,6 +444,13 @@ def divided_by_powers(kernel: Kernel) -> None:
             kernel.inverse(kernel.power(add(number(1), field_(kernel, other), field_(kernel, "u")), exponent))
 
 
+def test_the_larger_of_two_is_positive_where_one_is() -> None:
+    kernel = Kernel(search)
+    x, half = field_(kernel, "x"), number(Fraction(1, 2))
+    assert kernel.is_positive(add(x, kernel.relu(subtract(half, x))))
+    assert not kernel.is_positive(add(x, kernel.relu(subtract(scale(half, -1), x))))
+
+
 def rounded(kernel: Kernel) -> None:
     constants = Constants(kernel)
     constants.learn([Fraction(1, 3), 6, Fraction(7, 10)], [3])

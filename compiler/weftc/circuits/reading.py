@@ -114,7 +114,7 @@ class SlotMatrices:
         """Queries and keys: of <Q z, K z'> each reads through the other."""
         query, key = list(row), list[Array]()
         queries, keys = arrived(head.query, False), arrived(head.keys, True)
-        parts = [part for score in (head.score, *(mask.score for mask in head.masks)) for part in score.parts]
+        parts = [part for score in (head.score, *(mask.score for mask in head.masks)) for part in score.nested()]
         for part in parts:
             q, k = self.of(part.q, head.query), self.of(part.k, head.keys)
             alive = True

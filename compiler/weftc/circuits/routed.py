@@ -18,6 +18,7 @@ from torch import Tensor
 
 from weftc.circuits.circuit import Circuit, CircuitEdge, filled, is_noise, node_name, null_name
 from weftc.circuits.wiring import Operation, operations
+from weftc.core.errors import InputError
 from weftc.interop import parts
 from weftc_runtime.format.program import FFN, Attend, Embed, Head, Input, Mask, ProgramOutput, Score
 from weftc_runtime.reference.feed_forward import TOKENWISE
@@ -277,6 +278,8 @@ class _Run:
                 side, row = part.scale
                 scale = self.linear(q, row, head.query) if side == "query" else self.linear(k, row, head.keys)
                 term = term * (scale if side == "query" else scale.transpose(-1, -2))
+            for factor in part.factors:
+                term = term * TOKENWISE[factor.function](self._score(factor.score, head, q, k))
             total = total + term if number else term
         return total
 
@@ -290,6 +293,8 @@ class _Run:
     def _holds(self, mask: Mask, head: Head, q: Tensor, k: Tensor) -> Tensor:
         if mask.op == "other":
             return parts.different(q)
+        if mask.weighting is not None:
+            raise InputError(f"head {head.name} attends among the best keys: its circuit cannot be cut yet")
         score = self._score(mask.score, head, q, k)
         match mask.op:
             case ">":

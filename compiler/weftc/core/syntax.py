@@ -166,6 +166,11 @@ class Different:
 Condition: TypeAlias = Member | Compare | Different
 
 
+def is_among(condition: Condition) -> bool:
+    """Whether a condition says no more than that a token is among the best, so that some token meets it."""
+    return isinstance(condition, Compare) and isinstance(condition.left, Weigh) and condition.op == ">"
+
+
 @dataclass(frozen=True, slots=True)
 class Ties:
     """What a choice does with equal scores. `within`: closer than `epsilon` to the best is equal; the first wins."""

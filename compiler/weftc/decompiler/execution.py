@@ -186,7 +186,7 @@ class FeatureExecution(BlockReader):
             if mask.op == "other":
                 found.append(atom("differ", SELF, KEY))
             else:
-                found.append(atom("holds", mask.op, freeze(self.score(mask.score, head, state))))
+                found.append(atom("holds", mask.weighting or mask.op, freeze(self.score(mask.score, head, state))))
         return found
 
     # ---- scores ------------------------------------------------------------------------------------------------------
@@ -211,6 +211,8 @@ class FeatureExecution(BlockReader):
             side, name = part.scale
             factor = self.row(name, state[head.query if side == "query" else head.keys], streams[side == "key"])
             found = multiply(found, factor if side == "query" else moved(factor, {SELF: KEY}))
+        for one in part.factors:
+            found = multiply(found, function(one.function, self.score(one.score, head, state)))
         return found
 
     def _products(

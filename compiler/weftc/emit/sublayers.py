@@ -168,7 +168,7 @@ class StepEmitter:
         how = head.how
         score = self._score(head.score, head, name, how.kind in EXACT)
         masks = tuple(
-            ir.Mask(m.op, self._score(m.score, head, f"{name}.mask.{n}", True)) for n, m in enumerate(head.masks)
+            ir.Mask(m.op, self._score(m.score, head, f"{name}.mask.{n}", True), m.how) for n, m in enumerate(head.masks)
         )
         if how.kind in ("lse", "max"):
             places = ((*query.columns[slot], float(v.number)) for slot, v in run.brings.items())

@@ -424,10 +424,15 @@ class Executor:
     def _candidates(self, head: Head, query: int, run: Execution) -> dict[int, Number]:
         """The scores of the eligible keys, and of the self key where it competes, after all keys."""
         token, keys = run.state[head.query][query], self._keys(head, run)
-        scores = {}
-        for key, other in enumerate(keys):
-            if all(self._eligible(mask, head, (query, token), (key, other)) for mask in head.masks):
-                scores[key] = self._score(head.score, head, token, other)
+        left = dict(enumerate(keys))
+        for mask in head.masks:
+            if mask.weighting is None:
+                left = {k: z for k, z in left.items() if self._eligible(mask, head, (query, token), (k, z))}
+                continue
+            ranked = {key: self._score(mask.score, head, token, other) for key, other in left.items()}
+            chosen = weightings.weights(mask.weighting, ranked) or {}
+            left = {key: other for key, other in left.items() if chosen.get(key, ZERO) != ZERO}
+        scores = {key: self._score(head.score, head, token, other) for key, other in left.items()}
         if head.self_key is not None and head.self_key.row is not None:
             (row,) = _apply(self._matrix(head.self_key.row, "", head.query), token)
             own = _known(row)

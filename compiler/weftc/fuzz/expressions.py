@@ -332,7 +332,15 @@ class RandomExpressions:
             ]
             if drawn:
                 return Weigh(NOWHERE, "sample", key, score, where=where, noise=rng.choice(drawn))
+        if kind == "softmax" and rng.random() < 0.3:
+            where = (*where, self._among(query, key, where))
         return Weigh(NOWHERE, kind, key, score, arguments, where, None, ties)
+
+    def _among(self, query: Indices, key: str, where: tuple[Condition, ...]) -> Condition:
+        """A condition that a key is among the best of those that meet others, as `among` says it."""
+        kind, kept = self.rng.choice(("lowest", "highest")), self.rng.choice((num(2.0), Percent(NOWHERE, num(50.0))))
+        ranking: Expr = Weigh(NOWHERE, kind, key, self.score(query, key, 0), (kept,), where)
+        return Compare(NOWHERE, ">", Else(NOWHERE, ranking, num(0.0)) if where else ranking, num(0.0))
 
     def score(self, query: Indices, key: str, depth: int) -> Expr:
         """A score of a key for a query: a sum of distances, products and terms of one side."""

@@ -436,6 +436,8 @@ class _Writer:
     def _condition(self, mask: Mask, q: str, k: str, indent: int) -> str:
         if mask.op == "other":
             return f"{self.part('different')}({q})"
+        if mask.weighting is not None:
+            raise InputError("a head that attends among the best keys of a ranking cannot be exported yet")
         name = self.names.of("compared", f"compared_{len(self.names.known)}")
         self._score(mask.score, name, q, k, indent)
         self.say(f"margins.append({self.part('nearest_zero')}({name}))", indent)

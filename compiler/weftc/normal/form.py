@@ -170,6 +170,9 @@ def _head(head: NormalHead, values: list[NormalSlot], names: Mapping[NormalSlot,
     yield f"head {head.query} <- {head.keys}  {head.how.kind}{argument(head.how)}"
     yield f"  score {show_score(head.score, names)}"
     for m in head.masks:
+        if m.how is not None:
+            yield f"  among the best  {m.how.kind}{argument(m.how)} of {show_score(m.score, names)}"
+            continue
         yield "  where " + ("not the same token" if m.op == "other" else f"{show_score(m.score, names)} {m.op} 0")
     own = ""
     for s in values:

@@ -163,10 +163,11 @@ class NormalScore:
 
 @dataclass(frozen=True, slots=True)
 class NormalMask:
-    """Which keys a query may see."""
+    """Which keys a query may see. `best`: those that a weighting of the keys before chooses by the score."""
 
-    op: Literal[">", ">=", "other"]
+    op: Literal[">", ">=", "other", "best"]
     score: NormalScore = NormalScore()
+    how: Weighting | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -555,10 +555,8 @@ def _reduce(cx: Context, node: Node) -> Poly:
     if kind in ("max", "min", "logsumexp"):
         return _extreme(cx, kind, body, k, masks)
     differs = has_functions(weights) and len(body.axes) == 2
-    if body.axes == {k} or (
-        _sides(body) is not None and not differs
-    ):  # differences of stored values are taken before the sum
-        body = _factor(cx, body)
+    if body.axes == {k} or (not differs and _sides(body) is not None):
+        body = _factor(cx, body)  # differences of stored values are taken before the sum
     if by is not None:
         return sum_over(cx, body * poly(cx, by), k, masks)
     if kind == "sum":
@@ -567,7 +565,7 @@ def _reduce(cx: Context, node: Node) -> Poly:
         return sum_over(cx, body, k) * _one_over(cx, k)
     weighing = weights.axes | mask_axes(masks)
     q = query_of(cx, weighing if weighing - {k} else body.axes, k, "this mean")
-    if differs:  # differences are weighed as they are: see `sums`
+    if differs or has_functions(body):  # values of pairs are weighed as they are: see `sums`
         weights = _lowered_exponential(cx, weights, masks, q, k)
         rule = weigh("normalize", weights.frozen, masks, node.span)
         note(cx, rule, q, k)

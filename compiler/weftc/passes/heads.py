@@ -181,16 +181,33 @@ def _make_head(cx: Context, q: Axis, k: Axis, rule: HeadRule) -> NormalHead:
     bounds: tuple[MagnitudeCondition, ...] = ()
     if members:
         score, own, bounds = offset(cx, score, members, own, q)
-    masks = tuple(_mask(cx, m, q, k) for m in rule.masks)
+    masks = tuple(_mask(cx, m, q, k, rule.masks[:n]) for n, m in enumerate(rule.masks))
     return NormalHead(q.set, k.set, how, score, masks, own, bounds, span)
 
 
-def _mask(cx: Context, m: MaskRule, q: Axis, k: Axis) -> NormalMask:
+def _mask(cx: Context, m: MaskRule, q: Axis, k: Axis, before: tuple[MaskRule, ...]) -> NormalMask:
     if m.other:
         return NormalMask("other")
+    ranking = next((a for a in thaw(m.poly).atoms if isinstance(a, Weight)), None)
+    if ranking is not None and cx.tokens(k) is None:
+        return _best(cx, m, ranking, q, k, before)
     score, _ = cleared(_score(cx, m.poly, q, k, shift_free=False, exact=True))
     op: Literal[">", ">="] = ">" if m.strict else ">="
     return NormalMask(op, score)
+
+
+def _best(cx: Context, m: MaskRule, ranking: Weight, q: Axis, k: Axis, before: tuple[MaskRule, ...]) -> NormalMask:
+    """Where a choice gives weight to a key, of the keys that the masks before leave."""
+    alone = m.strict and [mono for mono, c in m.poly if c > 0] == [(((ranking, 1),), None)] and len(m.poly) == 1
+    rule = ranking.rule
+    if not alone or rule.kind not in EXACT or (ranking.query, ranking.key) != (q, k) or set(rule.masks) != set(before):
+        raise NoAttentionForm(
+            "this condition on a weighting over an open set has no attention form",
+            "a head can choose among the keys that its other conditions leave: where ... among highest[l](S, 3)",
+        )
+    score, factor = cleared(_score(cx, rule.score, q, k, shift_free=True, exact=True))
+    how = replace(rule.how, epsilon=rule.how.epsilon * factor, gamma=rule.how.gamma and rule.how.gamma / factor)
+    return NormalMask("best", score, how)
 
 
 def _score(cx: Context, frozen: Frozen, q: Axis, k: Axis, *, shift_free: bool, exact: bool) -> NormalScore:

@@ -129,7 +129,7 @@ class _Moving:
 
     def head(self, head: NormalHead) -> NormalHead:
         score = self.score(head.score)
-        masks = tuple(NormalMask(m.op, self.score(m.score)) for m in head.masks)
+        masks = tuple(replace(m, score=self.score(m.score)) for m in head.masks)
         own = head.self_key
         if isinstance(own, tuple):
             if score.l2s:

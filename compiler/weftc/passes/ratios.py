@@ -31,6 +31,8 @@ from weftc.passes.polynomial import (
 )
 from weftc.passes.sums import STORE_FIRST
 
+KEEP_IN_DOMAIN = "keep it in its domain, as in 1 / max(S, 1e-9), log(S + 1e-9) or sqrt(relu(S)): it then has a value"
+SUMS = "a sum of such pairs needs no `else`: (sum[l] v[l] / S where l != i) in a step of its own"
 VECTORS = "it lowers with a vector per token in place of the pair field: f[i] : R^k instead of f[i,j]"
 
 
@@ -110,7 +112,9 @@ def within_domain(cx: Context, function: str, p: Poly) -> Poly:
 def sign(cx: Context, p: Poly) -> Poly:
     """-1, 0 or 1 as a slot of one token: the direction of a vector of one number. Zero is decided exactly."""
     if len(p.axes) > 1:
-        raise belongs_to_a_pair(cx, p.axes)
+        pair = ", ".join(cx.said([axis]) for axis in sorted(p.axes))
+        message = f"this may have no value for some pair of tokens ({pair}), and the `else` is known per token"
+        raise NoAttentionForm(message, KEEP_IN_DOMAIN, SUMS, code="L303", crowded=True)
     i = token_of(cx, p)
     return Poly.atom(Scalar(cx.derive(i.set, 1, Map("unit", form=linear(cx, p, i), fallback=())), i))
 

@@ -15,7 +15,7 @@ Factors that belong to no token (counts) go into the value, so that the head alo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from weftc.graph.node import Axis
@@ -23,7 +23,16 @@ from weftc.normal.slots import Map
 from weftc.passes.context import IN_PAIRS, Context, NoAttentionForm, slot_poly
 from weftc.passes.cost import cost_of
 from weftc.passes.entries import entries_product
-from weftc.passes.heads import crowded_distances, linear, merge_rows, multiplied_out, resolve, tabulate, total
+from weftc.passes.heads import (
+    crowded_distances,
+    has_functions,
+    linear,
+    merge_rows,
+    multiplied_out,
+    resolve,
+    tabulate,
+    total,
+)
 from weftc.passes.polynomial import (
     Applied,
     Atom,
@@ -76,12 +85,27 @@ def sum_over(cx: Context, body: Poly, k: Axis, masks: tuple[MaskRule, ...] = ())
             f"a sum over {cx.said([k])} has to land on another token",
             f"declare a second index over the set of {cx.said([k])} and use it on one side",
         )
+    if not masks and named is None and has_functions(body):
+        body, masks = _with_masks_apart(cx, body)
     if named is None and _mixes(body, q, k):
         return _of_differences(cx, body, q, k, masks)
     out = Poly()
     for (scalars, v), c in _separate(cx, body, q, k).frozen:
         out = out + _one(cx, scalars, v, c, q, k, named, masks)
     return out
+
+
+def _with_masks_apart(cx: Context, body: Poly) -> tuple[Poly, tuple[MaskRule, ...]]:
+    """A softmax with conditions, beside functions of scores, as exp(S - lse S) of the keys that meet them."""
+    shared = set.intersection(*({a for a, n in s if n == 1 and isinstance(a, Weight)} for s, _ in body.terms))
+    weights = [a for a in shared if isinstance(a, Weight) and a.rule.kind == "softmax" and a.rule.masks]
+    if len(weights) != 1 or weights[0].rule.how.sharpness is not None:
+        return body, ()
+    (weight,) = weights
+    rule = weigh("lse", weight.rule.score, weight.rule.masks).with_last()
+    lse = total(replace(cx, noted=[]), PendingSum(weight.query, weight.key, rule))
+    share = Poly.atom(Exp(resolve(cx, thaw(weight.rule.score) - lse).frozen))
+    return body.replace(lambda a: share if a == weight else None), weight.rule.masks
 
 
 def _mixes(body: Poly, q: Axis, k: Axis) -> bool:

@@ -90,7 +90,8 @@ class Drawing:
             if mask.op == "other":
                 out.append(f"mask {n + 1}: other tokens only")
             else:
-                out += self._score(f" of mask {n + 1} ({mask.op} 0)", mask.score, head)
+                what = f"{mask.op} 0" if mask.weighting is None else f"best, {weighting_text(mask.weighting)}"
+                out += self._score(f" of mask {n + 1} ({what})", mask.score, head)
         return out
 
     def _values(self, head: ir.Head) -> list[str]:
@@ -118,6 +119,9 @@ class Drawing:
                 side, name = part.scale
                 stream = head.query if side == "query" else head.keys
                 out += self.matrix(f"times a number of the {side}", name, None, stream)
+            for function in part.factors:
+                inside = f"{what} inside {function.function}, which multiplies the part before"
+                out += self._score(inside, function.score, head)
         return out
 
     def _product(self, what: str, q: Array, k: Array, head: ir.Head) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weftc.variants.drawing import Array, Kind, drawn
 from weftc_runtime.format.checkpoint import Checkpoint
-from weftc_runtime.format.program import FFN, Attend, Head, Mask, Program, ProgramOutput, ProgramStep, Score, Sublayer
+from weftc_runtime.format.program import FFN, Attend, Head, Program, ProgramOutput, ProgramStep, Score, Sublayer
 from weftc_runtime.format.tensors import NUMBER_HEADS
 
 
@@ -109,7 +109,7 @@ class _Moved:
         return replace(
             head,
             score=self.score(head.score, query, keys),
-            masks=tuple(Mask(mask.op, self.score(mask.score, query, keys)) for mask in head.masks),
+            masks=tuple(replace(mask, score=self.score(mask.score, query, keys)) for mask in head.masks),
             value=self.matrix(value, query, columns) if value else "",
             self_key=own,
         )
@@ -122,7 +122,8 @@ class _Moved:
                 scale = (scale[0], self.matrix(scale[1], columns=query if scale[0] == "query" else keys))
             coefficient = None if part.coefficient is None else self.matrix(part.coefficient)
             q, k = self.matrix(part.q, columns=query), self.matrix(part.k, columns=keys)
-            parts.append(replace(part, q=q, k=k, coefficient=coefficient, scale=scale))
+            factors = tuple(replace(one, score=self.score(one.score, query, keys)) for one in part.factors)
+            parts.append(replace(part, q=q, k=k, coefficient=coefficient, scale=scale, factors=factors))
         return Score(tuple(parts))
 
     def output(self, output: ProgramOutput) -> ProgramOutput:

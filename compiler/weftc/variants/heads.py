@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from weftc.variants.drawing import Array, Kind, conditioned, drawn
 from weftc_runtime.format.checkpoint import Checkpoint
-from weftc_runtime.format.program import Attend, Head, Mask, Program, ProgramStep, Score, Sublayer
+from weftc_runtime.format.program import Attend, Head, Program, ProgramStep, Score, Sublayer
 
 Heads = Callable[[tuple[Head, ...]], tuple[Head, ...]]
 
@@ -43,7 +43,7 @@ def mixed_heads(checkpoint: Checkpoint, seed: int = 0, kind: Kind = "orthogonal"
         for head in heads:
             exact = head.weighting.kind == "normalize" and kind == "orthogonal"
             score = head.score if exact else mixed(head.score)
-            found.append(replace(head, score=score, masks=tuple(Mask(m.op, mixed(m.score)) for m in head.masks)))
+            found.append(replace(head, score=score, masks=tuple(replace(m, score=mixed(m.score)) for m in head.masks)))
         return tuple(found)
 
     return _used(checkpoint, _with_heads(checkpoint.program, both), tensors)
@@ -105,14 +105,18 @@ def merged_heads(checkpoint: Checkpoint) -> Checkpoint:
 
     def same(one: Head, other: Head) -> bool:
         def numbers(head: Head) -> list[bytes]:
-            parts = [part for score in (head.score, *(mask.score for mask in head.masks)) for part in score.parts]
+            parts = [part for score in (head.score, *(mask.score for mask in head.masks)) for part in score.nested()]
             named = [name for part in parts for name in (part.q, part.k, part.coefficient, (part.scale or ("", ""))[1])]
             named.append("" if head.self_key is None else head.self_key.row or "")
             return [np.asarray(tensors[name]).tobytes() if name else b"" for name in named]
 
+        def layout(score: Score) -> object:
+            functions = [[(f.function, layout(f.score)) for f in p.factors] for p in score.parts]
+            return [(p.kind, p.scale and p.scale[0]) for p in score.parts], functions
+
         def shape(head: Head) -> object:
-            kinds = [(p.kind, p.scale and p.scale[0]) for p in head.score.parts]
-            masks = [(m.op, [(p.kind, p.scale and p.scale[0]) for p in m.score.parts]) for m in head.masks]
+            kinds = layout(head.score)
+            masks = [(m.op, m.weighting, layout(m.score)) for m in head.masks]
             own = None if head.self_key is None else (bool(head.self_key.value), head.self_key.row is None)
             return head.query, head.keys, head.weighting, kinds, masks, own
 

@@ -27,6 +27,7 @@ _OPTIONAL: dict[type, frozenset[str]] = {  # written where there is one
     ir.Input: frozenset({"symbols"}),
     ir.ProgramOutput: frozenset({"symbols"}),
     ir.Part: frozenset({"factors"}),
+    ir.Mask: frozenset({"weighting"}),
 }
 _TAGS: dict[type, str] = {ir.Attend: "attend", ir.FFN: "ffn"}
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)  # strings, and brackets outside of them

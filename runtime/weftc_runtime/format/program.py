@@ -145,14 +145,6 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
-    """Eligible where `score op 0` holds; `other`: where query and key are different tokens (score is empty then)."""
-
-    op: Literal[">", ">=", "<", "<=", "other"]
-    score: Score = Score()
-
-
-@dataclass(frozen=True, slots=True)
 class Weighting:
     """How scores become weights.
 
@@ -175,6 +167,16 @@ class Weighting:
     percent: Fraction | None = None
     gamma: Fraction | None = None
     sharpness: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Eligible where `score op 0` holds; `other`: where query and key are different tokens (score is empty then);
+    `best`: where the weighting, which decides, chooses the key by the score, of those that the masks before leave."""
+
+    op: Literal[">", ">=", "<", "<=", "other", "best"]
+    score: Score = Score()
+    weighting: Weighting | None = None
 
 
 @dataclass(frozen=True, slots=True)

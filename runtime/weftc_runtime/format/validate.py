@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from weftc_runtime.errors import ModelError, need, shown
-from weftc_runtime.format.program import FFN, Attend, Head, Input, Program, ProgramOutput, Stream
+from weftc_runtime.format.program import FFN, HARD, Attend, Head, Input, Program, ProgramOutput, Stream, Weighting
 from weftc_runtime.format.tensor_checks import check_shapes
 
 MAX_STREAMS = 64
@@ -245,10 +245,14 @@ class _Checker:
             if mask.op == "other":
                 need(head.query == head.keys, f"{where} compares tokens of different streams for being the same")
                 need(not mask.score.parts, f"{where} has a score on a mask that compares tokens")
-        self._weighting(head, where)
+            best = mask.weighting is not None
+            need((mask.op == "best") == best, f"{where}: a mask of the best has a weighting, and no other")
+            if mask.weighting is not None:
+                self._weighting(mask.weighting, where)
+                need(mask.weighting.kind in HARD, f"{where}: a mask of the best needs a weighting that decides")
+        self._weighting(head.weighting, where)
 
-    def _weighting(self, head: Head, where: str) -> None:
-        weighting = head.weighting
+    def _weighting(self, weighting: Weighting, where: str) -> None:
         within = weighting.ties == "within"
         chooses = weighting.kind == "argmax" or (weighting.sharpness is not None and not within)
         need(weighting.ties == "first" or chooses, f"{where}: {weighting.kind} has no tie rule")

@@ -20,7 +20,7 @@ from weftc_runtime.errors import RunError, Uncovered
 from weftc_runtime.exact.decide import Oracle
 from weftc_runtime.exact.rational import NotRational, RationalScores
 from weftc_runtime.exact.sums import binned_sum
-from weftc_runtime.format.program import HARD, Head, Program, Score
+from weftc_runtime.format.program import HARD, Head, Program, Score, Weighting
 from weftc_runtime.kernels.collective import Collective
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.machines.sharded_choice import decide_together
@@ -124,9 +124,15 @@ class SpreadHeadRun(HeadRun):
         return torch.where(none, 0.0, peak[:, 0] + mass.log()), none
 
     def _decided(
-        self, scores: Tensor, radius: Tensor, eligible: Tensor, oracle: Oracle, twins: Tensor | None
+        self,
+        weighting: Weighting,
+        scores: Tensor,
+        radius: Tensor,
+        eligible: Tensor,
+        oracle: Oracle,
+        twins: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        return decide_together(self.head.weighting, scores, radius, eligible, oracle, self.others)
+        return decide_together(weighting, scores, radius, eligible, oracle, self.others)
 
     def _counted(self, chosen: Tensor) -> Tensor:
         return self.others.sum(chosen.sum(1))

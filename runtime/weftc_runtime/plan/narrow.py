@@ -15,7 +15,7 @@ from torch import Tensor
 
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.exact.weights import Weights
-from weftc_runtime.format.program import FFN, Factor, Head, Mask, Part, Score, Stream
+from weftc_runtime.format.program import FFN, Factor, Head, Part, Score, Stream
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.plan.residual import Residual
 
@@ -110,7 +110,7 @@ class NarrowHead:
             return Score(tuple(parts))
 
         score = renamed(head.score, "score")
-        masks = tuple(Mask(mask.op, renamed(mask.score, f"mask{i}.")) for i, mask in enumerate(head.masks))
+        masks = tuple(replace(mask, score=renamed(mask.score, f"mask{i}.")) for i, mask in enumerate(head.masks))
         number = head.weighting.kind in NUMBER_HEADS
         rows: set[int] = written(tensors[head.value]) if head.value else set()
         own = head.self_key

@@ -281,6 +281,8 @@ class _Planner:
         if decides and read & fresh:
             raise Uncovered(f"head {head.name} decides on numbers that the same step has computed")
         functions = {name for score in (head.score, *(mask.score for mask in head.masks)) for name in score.functions}
+        if any(mask.op == "best" for mask in head.masks):
+            return HeadPlan(head, "literal", "among the best keys of a ranking", score_group=share)
         if functions:
             return HeadPlan(head, "literal", f"functions of scores ({', '.join(sorted(functions))})", score_group=share)
         if query_is_key(head, self.streams[head.query], self.identity, self.tensors):

@@ -20,7 +20,7 @@ from weftc_runtime.exact.decide import Oracle, compare, decide
 from weftc_runtime.exact.rational import Choice, NotRational, RationalScores
 from weftc_runtime.exact.sums import weighted_sum
 from weftc_runtime.exact.weights import Weights
-from weftc_runtime.format.program import HARD, Head, Score
+from weftc_runtime.format.program import HARD, Head, Score, Weighting
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.reference import soft as weigh
 from weftc_runtime.reference.derived import DerivedSlots
@@ -227,9 +227,15 @@ class HeadRun:
         return (weigh.log_sum_exp if kind == "lse" else weigh.best_score)(scores, eligible)
 
     def _decided(
-        self, scores: Tensor, radius: Tensor, eligible: Tensor, oracle: Oracle, twins: Tensor | None
+        self,
+        weighting: Weighting,
+        scores: Tensor,
+        radius: Tensor,
+        eligible: Tensor,
+        oracle: Oracle,
+        twins: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        return decide(self.head.weighting, scores, radius, eligible, oracle, twins)
+        return decide(weighting, scores, radius, eligible, oracle, twins)
 
     def _counted(self, chosen: Tensor) -> Tensor:
         return chosen.sum(1)
@@ -326,14 +332,17 @@ class HeadRun:
                 continue
             with torch.no_grad():
                 scores, radius = scorer.bounded_values(block)
+            radius = torch.zeros_like(radius) if self.foreign else radius
 
             def oracle(row: int, key: int, score: Score = mask.score) -> Fraction:
                 return self.exact.score(score, self.level, self.head, block.start + row, key)
 
-            if scores.is_meta:
+            if mask.weighting is not None and not scores.is_meta:
+                truth, tier = self._decided(mask.weighting, scores, radius, eligible, oracle, None)
+            elif scores.is_meta:
                 truth, tier = scores > 0, torch.zeros(rows, dtype=torch.int8, device=scores.device)
             else:
-                truth, tier = compare(mask.op, scores, torch.zeros_like(radius) if self.foreign else radius, oracle)
+                truth, tier = compare(mask.op, scores, radius, oracle)
             eligible &= truth
             tiers = tier if tiers is None else torch.maximum(tiers, tier)
         return eligible, tiers
@@ -364,7 +373,7 @@ class HeadRun:
         else:
             same = len(self.keys) <= TWINS and not replaced
             twins = self.exact.key_twins(self.head, self.level) if same else None
-            chosen, tier = self._decided(scores, radius, eligible, oracle, twins)
+            chosen, tier = self._decided(self.head.weighting, scores, radius, eligible, oracle, twins)
         keys = len(self.keys)
         count = self._counted(chosen)
         empty = count == 0

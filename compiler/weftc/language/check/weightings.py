@@ -37,7 +37,7 @@ def weighting(typing: Typing, expr: ast.Weigh, bound: frozenset[str]) -> Type | 
     rule = expr.ties.rule if expr.ties else "first"
     onehot = expr.kind in CHOICES and rule in ("first", "within")
     dense = expr.kind == "softmax" or (expr.kind == "normalize" and score.positive)
-    may_vanish = bool(expr.where) or (expr.kind == "normalize" and not score.positive)
+    may_vanish = not all(map(ast.is_among, expr.where)) or (expr.kind == "normalize" and not score.positive)
     undefined = expr if may_vanish else score.undefined
     return Type(None, indices, undefined, dense and not expr.where, True, "onehot" if onehot else "simplex")
 

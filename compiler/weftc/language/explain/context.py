@@ -12,7 +12,7 @@ from weftc.language.parse.lexer import Token, section_before
 from weftc.language.parse.regions import first_on_line
 
 VALUE = frozenset(("NAME", "NUMBER", "LPAR"))  # all of these are allowed exactly where a value is expected
-CLAUSES = ("where", "weighted", "by", "ties", "noise")
+CLAUSES = ("where", "among", "weighted", "by", "ties", "noise")
 PREFIX = ("REDUCTION", "WEIGHTING")
 ENDS_VALUE = ("NAME", "INT", "NUMBER", "RSQB", "RPAR", "PERCENT")
 STARTS_VALUE = ("NAME", "INT", "NUMBER", "LPAR", "FUNCTION", "OF_TWO", "COUNT", "INDEX", *PREFIX)

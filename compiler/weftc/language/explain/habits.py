@@ -72,15 +72,6 @@ def matrix(t: Trouble) -> bool:
     return t.say("P128", "there is no type of matrices", "", MATRIX, TIMES, span=before.span.to(t.token.span))
 
 
-def among(t: Trouble) -> bool:
-    """`softmax[l](S among highest[l](S, 3))`."""
-    if t.token.text != "among":
-        return False
-    how = "over a set with a size: normalize[l](highest[l](S, 3) * exp(S)) else 0"
-    other = "over an open one: highest[l](S, 3), which is even on the three best, or sparsemax[l](S)"
-    return t.say("P103", "a weighting has one rule", "`among` would be two", how, other)
-
-
 def underscore(t: Trouble) -> bool:
     """`sum_i x[i]`, `argmin_j |...|`."""
     before = t.before()
@@ -237,7 +228,10 @@ def clause_form(t: Trouble) -> bool:
     if before.text == "by":
         how = "as in mean[i] x[i] by lowest[i](S, 3); for stored weights: mean[i] x[i] weighted y[i,j]"
         return t.say("P130", "`by` takes a weighting", "this is not one", how)
-    if before.text == "," and word in ("ties", "noise", "where"):
+    if before.text == "among":
+        how = "as in softmax[i](S among highest[i](S, 3))"
+        return t.say("P130", "`among` takes lowest or highest", "this is neither", how)
+    if before.text == "," and word in ("ties", "noise", "where", "among"):
         return t.say("P130", f"no comma before `{word}`", "it belongs to what is before it", span=before.span)
     if before.text == "ties":
         return t.say("P118", "`ties` needs its rule", "first, split, average, or within EPS", span=before.span)

@@ -71,7 +71,6 @@ RULES: tuple[Rule, ...] = (
     habits.foreign_word,
     habits.foreign_function,
     habits.matrix,
-    habits.among,
     habits.underscore,
     habits.index_list,
     habits.round_brackets,

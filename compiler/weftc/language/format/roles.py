@@ -27,7 +27,7 @@ Role = Literal[
     "open",
     "close",
 ]
-CLAUSES = ("else", "where", "weighted", "by", "ties", "noise", "and")
+CLAUSES = ("else", "where", "among", "weighted", "by", "ties", "noise", "and")
 OPERATORS = ("+", "-", "*", "/", ".*", "./", "<", "<=", ">", ">=", "!=")
 VALUES = ("NAME", "INT", "NUMBER", "STRING", "R")
 PREFIXES = ("REDUCTION", "WEIGHTING")

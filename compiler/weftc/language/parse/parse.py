@@ -25,7 +25,21 @@ from weftc.language.parse.vocabularies import with_symbols
 
 LARGEST = 1_000_000  # bytes of a spec; the longest real one has a few thousand
 MOST_MISTAKES = 20  # syntax errors reported in one go
-DANGLING = ("+", "-", "*", "/", "=", "+=", "-=", "else", "where", "and", "weighted", "by")  # a value must follow these
+DANGLING = (
+    "+",
+    "-",
+    "*",
+    "/",
+    "=",
+    "+=",
+    "-=",
+    "else",
+    "where",
+    "and",
+    "weighted",
+    "by",
+    "among",
+)  # a value must follow these
 
 
 def read_spec(path: str | PathLike[str]) -> Source:

@@ -4,6 +4,7 @@
     x[i-1]             mean[l] x[l] where index(l) = index(i) - 1
     x[first], x[1]     mean[l] x[l] by argmin[l](index(l));  x[last] by argmax
     c[2] of 5 tokens   mean[h] c[h] by argmin[h](|index(h) - 2|^2)
+    n[i] = argmin[l] S mean[l] index(l) by argmin[l](S): where the chosen token stands; x[n[i]] is sure to exist
 
 Behind a position stands an index of its own, one that the spec does not use.
 """
@@ -14,8 +15,23 @@ from dataclasses import replace
 from typing import Any
 
 from weftc.core.source import Span
-from weftc.core.syntax import Binary, Compare, Different, Expr, Num, Position, ReadAt, Reduce, Ref, Spec, Square, Weigh
+from weftc.core.syntax import (
+    Binary,
+    Compare,
+    Different,
+    Else,
+    Expr,
+    Num,
+    Position,
+    ReadAt,
+    Reduce,
+    Ref,
+    Spec,
+    Square,
+    Weigh,
+)
 from weftc.core.trees import inside, rewritten
+from weftc.core.vocabulary import CHOICES
 
 ENDS = {"first": "argmin", "last": "argmax"}
 
@@ -43,10 +59,18 @@ class _Positions:
         }
         sizes = (*(one.size for one in spec.tokens), *(one.type.width for one in (*spec.inputs, *spec.state)))
         self.constants = {*(one.name for one in spec.params), *(size for size in sizes if isinstance(size, str))}
+        self.pointers = self._always_positions()
         self.own: dict[str, list[str]] = {}  # set -> the indices made for it, one for each depth
 
     def spelled_out(self) -> Spec:
-        spec = replace(rewritten(self.spec, self.rewrite), examples=self.spec.examples)
+        steps = tuple(
+            replace(
+                step,
+                equations=tuple(replace(e, body=self._pointer(e.body, e.target) or e.body) for e in step.equations),
+            )
+            for step in self.spec.steps
+        )
+        spec = replace(rewritten(replace(self.spec, steps=steps), self.rewrite), examples=self.spec.examples)
         if not self.own:
             return spec
         tokens = tuple(replace(one, indices=(*one.indices, *self.own.get(one.name, ()))) for one in spec.tokens)
@@ -63,6 +87,36 @@ class _Positions:
         if isinstance(node, Ref) and self._ends(node):
             return self._read(ReadAt(node.span, node.name, tuple(Ref(node.span, i, ()) for i in node.indices)), depth)
         return inside(node, lambda below: self.rewrite(below, depth))
+
+    def _always_positions(self) -> dict[str, str]:
+        """The fields that hold positions of tokens of one set, and nothing else, with the set."""
+        found: dict[str, set[str | None]] = {}
+        for equation in (one for step in self.spec.steps for one in step.equations):
+            made = self._pointer(equation.body, equation.target)
+            other = made.fallback if isinstance(made, Else) else None
+            homes = {self.indices[part.index] for part in (made, other) if isinstance(part, Reduce | Position)}
+            if isinstance(made, Else):
+                homes |= {self.indices[made.body.index]} if isinstance(made.body, Reduce) else set()
+            sure = made is not None and len(homes) == 1 and (other is None or isinstance(other, Position))
+            found.setdefault(equation.target.name, set()).add(next(iter(homes)) if sure else None)
+        declared = {one.target.name for one in (*self.spec.inputs, *self.spec.random, *self.spec.state)}
+        sure_homes = {name: next(iter(homes)) for name, homes in found.items() if len(homes) == 1}
+        return {name: home for name, home in sure_homes.items() if home is not None and name not in declared}
+
+    def _pointer(self, body: Expr, target: Ref) -> Expr | None:
+        """A choice over tokens that the left-hand side does not name is the position of the one that is chosen."""
+        choice = body.body if isinstance(body, Else) else body
+        if not isinstance(choice, Weigh) or choice.kind not in CHOICES or choice.index not in self.indices:
+            return None
+        if choice.index in target.indices or (choice.ties is not None and choice.ties.rule not in ("first", "within")):
+            return None
+        chosen = Reduce(choice.span, "mean", choice.index, Position(choice.span, choice.index), by=choice)
+        if not isinstance(body, Else):
+            return chosen
+        other = body.fallback
+        if isinstance(other, Ref) and not other.indices and other.name in self.indices:
+            other = Position(other.span, other.name)
+        return replace(body, body=chosen, fallback=other)
 
     def number(self, node: Any, depth: int) -> Any:
         """A value in which an index alone is its position."""
@@ -105,6 +159,10 @@ class _Positions:
         if isinstance(place, Num) and place.value <= self._least(index):
             score = here if place.value == 1 else Square(place.span, Binary(place.span, "-", here, place))
             return Reduce(span, "mean", index, body, by=Weigh(span, "argmin", index, score))
+        home = next(home for home, own in self.own.items() if index in own)
+        if isinstance(place, Ref) and self.pointers.get(place.name) == home:  # there is such a token
+            apart = Binary(place.span, "-", here, self.number(place, depth))
+            return Reduce(span, "mean", index, body, by=Weigh(span, "argmin", index, Square(place.span, apart)))
         condition = Compare(place.span, "=", here, self.number(place, depth))
         return Reduce(span, "mean", index, body, where=(condition,))
 

@@ -150,6 +150,7 @@ RULES: dict[str, Rule] = {
     "by": expressions.clause("by"),
     "where": expressions.clause("where"),
     "noise": expressions.clause("noise"),
+    "among": expressions.clause("among"),
     "ties": expressions.ties,
     "within": expressions.within,
     "conditions": lambda b, s, p: tuple(p),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from weftc.core import syntax as ast
@@ -110,11 +111,35 @@ def _split(b: Builder, word: Token, parts: list[Any], takes: tuple[str, ...]) ->
     return [part for part in parts if not isinstance(part, Clause)], clauses
 
 
+def _where(b: Builder, index: Token, clauses: dict[str, Any]) -> tuple[ast.Condition, ...]:
+    """The conditions of `where`, then that of `among`: the token has a weight in a ranking of those that meet them."""
+    where: tuple[ast.Condition, ...] = clauses.get("where", ())
+    ranking = clauses.get("among")
+    if ranking is None:
+        return where
+    if ranking.kind not in ("lowest", "highest") or ranking.index != index.text:
+        how = f"as in among highest[{index.text}](S, 3), or among lowest[{index.text}](S, 50%)"
+        b.problems.add("P144", ranking.span, "`among` takes the best of the same tokens, by lowest or highest", "", how)
+    span, zero = ranking.span, ast.Num(ranking.span, 0.0)
+    ranked: ast.Expr = replace(ranking, where=(*where, *ranking.where))
+    ranked = ast.Else(span, ranked, zero) if where or ranking.where else ranked
+    return (*where, ast.Compare(span, ">", ranked, zero))
+
+
 def reduction(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
     """A reduction; a mean by two weights is the quotient of two sums."""
     word, index, *rest = parts
-    (body,), clauses = _split(b, word, rest, ("weighted", "by", "where"))
-    weighted, by, where = clauses.get("weighted"), clauses.get("by"), clauses.get("where", ())
+    (body,), clauses = _split(b, word, rest, ("weighted", "by", "where", "among"))
+    weighted, by, where = clauses.get("weighted"), clauses.get("by"), _where(b, index, clauses)
+    if (
+        weighted is not None
+        and by is not None
+        and word.text == "mean"
+        and not where
+        and (by.kind in ("lowest", "highest") and _names_others(weighted, index.text))
+    ):
+        kept = _where(b, index, {"where": by.where, "among": replace(by, where=())})
+        return ast.Reduce(span, word.text, index.text, body, weighted, None, kept)
     if weighted is not None and by is not None and word.text == "mean" and not where:
         both = ast.Binary(span, "*", by, weighted)
         mass = ast.Reduce(span, "sum", index.text, both)
@@ -122,10 +147,15 @@ def reduction(b: Builder, span: Span, parts: list[Any]) -> ast.Expr:
     return ast.Reduce(span, word.text, index.text, body, weighted, by, where)
 
 
+def _names_others(weights: ast.Expr, index: str) -> bool:
+    """Whether weights are of pairs."""
+    return any(name != index for part in ast.walk(weights) if isinstance(part, ast.Ref) for name in part.indices)
+
+
 def weighting(b: Builder, span: Span, parts: list[Any]) -> ast.Weigh:
     word, index, *rest = parts
-    (score, *arguments), clauses = _split(b, word, rest, ("where", "noise", "ties"))
-    where, noise, ties_rule = clauses.get("where", ()), clauses.get("noise"), clauses.get("ties")
+    (score, *arguments), clauses = _split(b, word, rest, ("where", "among", "noise", "ties"))
+    where, noise, ties_rule = _where(b, index, clauses), clauses.get("noise"), clauses.get("ties")
     return ast.Weigh(span, word.text, index.text, score, tuple(arguments), where, noise, ties_rule)
 
 

@@ -122,7 +122,7 @@ class Products(Terms):
         if exponent and exponent % 2 == 0 and len(p) > 1:
             return self.square([self.power(p, exponent // 2)])
         whole = self.product(*(p for _ in range(exponent)))
-        if exponent > 1 and len(p) > 1:
+        if exponent > 2 and len(whole) > 1:
             self._is_power(whole, p, exponent)
         return whole
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from weftc.prover.kernel.polynomials import Frozen, Mono, Number, Poly, freeze, magnitude, monomial, scale, tidy
+from weftc.prover.kernel.polynomials import Frozen, Mono, Number, Poly, add, freeze, magnitude, monomial, scale, tidy
 from weftc.prover.kernel.rules import Journal, Operand, Oracle, Question
 
 INDICATORS = frozenset({"above", "atleast", "nothing", "differ"})
@@ -273,7 +273,17 @@ class Terms:
             return False
         if all(c > 0 and all(a in self.positive for a, _ in mono) for mono, c in p.items()):
             return True
-        return bool(p.get((), 0) > 0) and self.is_nonnegative({mono: c for mono, c in p.items() if mono})
+        if p.get((), 0) > 0 and self.is_nonnegative({mono: c for mono, c in p.items() if mono}):
+            return True
+        return any(self.is_positive(least) for least in self._below(p))
+
+    def _below(self, p: Poly) -> Iterator[Poly]:
+        """Polynomials that are no larger: relu(q) is at least q, as in max(s, c) = s + relu(c - s) >= c."""
+        for mono, c in p.items():
+            ((a, power),) = mono if len(mono) == 1 else ((0, 0),)
+            if power == 1 and c > 0 and self.atoms[a].kind == "relu":
+                inside = scale(self.open(self.atoms[a].data, self.atoms[a].tokens), c)
+                yield add({one: n for one, n in p.items() if one != mono}, inside)
 
     def is_nonnegative(self, p: Poly) -> bool:
         """Whether p is known to be >= 0: a sum of squares, or of products of factors that are."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from weftc.prover.kernel import ONE, Kernel
+from weftc.prover.kernel import ONE, Candidates, Kernel, WeighingTerm
 from weftc.prover.kernel.polynomials import Poly, add, number, subtract
 from weftc.prover.kernel.rules import Unproved
 from weftc.prover.model_side.matrices import ProgramMatrices, Vector
 from weftc.prover.near.score_arrays import ScoreArrays
-from weftc_runtime.format.program import Head, Part, Program, Score
+from weftc_runtime.format.program import Head, Mask, Part, Program, Score
 
 KEY = 1  # the name of the key token of an open stream, where the query token has the name 0
 
@@ -34,6 +34,8 @@ class ScoreTerms:
                 side, row = part.scale
                 factor = self.matrices.combine(self.matrices[row].rows[0], z if side == "query" else key)
                 raw = algebra.multiply(raw, factor)
+            if part.factors and self.matrices.near and self.forms.error((score,)):
+                raise Unproved("a function of scores whose weights are only near the numbers they stand for")
             for function in part.factors:
                 inside = self.score(function.score, z, key)
                 raw = algebra.multiply(raw, algebra.apply(function.function, inside))
@@ -71,6 +73,17 @@ class ScoreTerms:
         found: Vector = self._done[key][0]
         return found
 
+    def _chosen(self, head: Head, mask: Mask, z: Vector, key: Vector, eligible: Poly) -> Poly:
+        """1 where a ranking of the eligible keys of an open stream chooses this one, else 0."""
+        if self.streams[head.keys].size is not None:
+            raise Unproved(f"head {head.name}: a mask of the best, over a stream of fixed size")
+        w, algebra = mask.weighting, self.algebra
+        assert w is not None
+        bound = KEY if self.streams[head.query].size is None else 0  # the name of the key token
+        rule = WeighingTerm(w.kind, w.ties, w.epsilon, w.count, w.percent, w.gamma)
+        candidates = Candidates((self.score(mask.score, z, key),), (eligible,), head.keys, bound, None)
+        return algebra.compare(">", algebra.weigh(rule, candidates).weights[0])
+
     def _mask(self, head: Head, z: Vector, key: Vector, place: int, key_place: int) -> Poly:
         """1 where a key is eligible, else 0."""
         algebra = self.algebra
@@ -85,6 +98,8 @@ class ScoreTerms:
                     holds = algebra.atom("differ", head.query, (0, KEY))
                 else:
                     raise Unproved(f"head {head.name}: a mask that compares tokens of two streams")
+            elif mask.op == "best":
+                holds = self._chosen(head, mask, z, key, result)
             else:
                 if self.without_value(mask.score, z, key):
                     raise Unproved(f"head {head.name}: a mask that may have no value")

@@ -144,8 +144,10 @@ class ModelTerms(HeadTerms):
         for head in sublayer.heads:
             for at, score in enumerate((*(mask.score for mask in head.masks), head.score)):
                 for side, stream in (("query", head.query), ("key", head.keys)):
-                    names = [part.q if side == "query" else part.k for part in score.parts]
-                    names += [part.scale[1] for part in score.parts if part.scale is not None and part.scale[0] == side]
+                    names = [part.q if side == "query" else part.k for part in score.nested()]
+                    names += [
+                        part.scale[1] for part in score.nested() if part.scale is not None and part.scale[0] == side
+                    ]
                     yield stream, names, at == 0
             if head.self_key is not None and head.self_key.row is not None:
                 yield head.query, [head.self_key.row], True

@@ -89,7 +89,7 @@ class ScoreArrays:
 
     def error(self, scores: Sequence[Score]) -> float:
         """The largest error of these scores when no coordinate of the two tokens is larger than 1."""
-        return max((sum(self._part_error(part) for part in score.parts) for score in scores), default=0.0)
+        return max((sum(self._part_error(part) for part in score.nested()) for score in scores), default=0.0)
 
     def _part_error(self, part: Part) -> float:
         terms = self.terms(part)

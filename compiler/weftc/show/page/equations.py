@@ -235,7 +235,7 @@ class _Reader:
         """What a head reads, of the query and of the keys."""
         found: set[Place] = set()
         for score in (head.score, *(mask.score for mask in head.masks)):
-            for part in score.parts:
+            for part in score.nested():
                 found |= self.slots(head.query, self.tensors[part.q]) | self.slots(head.keys, self.tensors[part.k])
                 if part.scale is not None:
                     side = head.query if part.scale[0] == "query" else head.keys

@@ -28,7 +28,7 @@ class Formulas:
 
     def score(self, score: ir.Score, query: str, keys: str) -> str:
         """A score, with slots of the query on the left and of the key on the right."""
-        terms = [term for part in score.parts for term in self._part(part, query, keys)]
+        terms = [term for part in score.parts for term in self._multiplied(part, query, keys)]
         if not terms:
             return "0"
         return _sum(terms) if len(terms) <= MANY else f"sum of {len(terms)} products"
@@ -36,9 +36,15 @@ class Formulas:
     def masks(self, head: ir.Head) -> list[str]:
         """What a key must meet to count."""
         return [
-            "only other tokens" if m.op == "other" else f"{self.score(m.score, head.query, head.keys)} {m.op} 0"
+            "only other tokens" if m.op == "other" else self._condition(m, self.score(m.score, head.query, head.keys))
             for m in head.masks
         ]
+
+    @staticmethod
+    def _condition(mask: ir.Mask, score: str) -> str:
+        if mask.weighting is not None:
+            return f"among the best ({mask.weighting.kind}) by {score}"
+        return f"{score} {mask.op} 0"
 
     def value(self, head: ir.Head) -> list[str]:
         """What is written where: `y <- id()`."""
@@ -73,6 +79,13 @@ class Formulas:
         return f"{written} {ARROW} {ffn.function}({', '.join(read)})"
 
     # ---- inside
+
+    def _multiplied(self, part: ir.Part, query: str, keys: str) -> list[str]:
+        terms = self._part(part, query, keys)
+        if not part.factors:
+            return terms
+        functions = [f"{one.function}({self.score(one.score, query, keys)})" for one in part.factors]
+        return [f" {TIMES} ".join([terms[0] if len(terms) == 1 else f"({_sum(terms)})", *functions])]
 
     def _part(self, part: ir.Part, query: str, keys: str) -> list[str]:
         q, k = np.atleast_2d(self.tensors[part.q]), np.atleast_2d(self.tensors[part.k])

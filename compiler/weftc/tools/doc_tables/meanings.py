@@ -23,6 +23,7 @@ SECTION = {
 }
 WORD = {
     "R": "the type of numbers; `R^d` of vectors",
+    "among": "keeps the best of a ranking",
     "and": "joins conditions",
     "by": "takes a mean by a weighting",
     "count": "the number of tokens of a set",
