@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
+import weftc
 from weftc_runtime.exact.merging import as_terms
 from weftc_runtime.exact.sums import exact_sum, rounded_sum
 from weftc_runtime.kernels import nearest
-from weftc_runtime.kernels.gpu import is_right
+from weftc_runtime.kernels.gpu import adds_up, is_right, is_soft
+from weftc_runtime.kernels.native import library
 from weftc_runtime.kernels.triton.launch import best_keys, scan, segment_sums, soft_sums
+from weftc_runtime.machines import heads_segment, heads_stream
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -98,6 +102,51 @@ def test_a_device_is_tried_out() -> None:
 
     assert not is_right(careless, torch.device("cpu"))
     assert not is_right(rough, torch.device("cpu"))
+
+
+def test_a_device_that_adds_up_wrongly_is_not_believed() -> None:
+    here = torch.device("cpu")
+    assert adds_up(segment_sums, here)
+    assert is_soft(soft_sums, here)
+    assert not adds_up(lambda *_: None, here)
+    assert not adds_up(lambda rows, *given: segment_sums(rows.to(torch.float32), *given), here)
+    assert not is_soft(lambda q, k, v, f, d: soft_sums(q, k, v, f * (1 + 2.0**-30), d), here)
+
+
+@pytest.mark.parametrize(
+    ("spec", "dims", "exact"),
+    [
+        ("lloyd", {"d": 3, "k": 5}, True),
+        ("weighted_kmeans", {"d": 3, "k": 5}, True),
+        ("mean_shift", {"d": 3}, False),
+        ("hopfield", {"d": 3}, False),
+    ],
+)
+def test_runs_call_the_programs(spec: str, dims: dict[str, int], exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device that is one by name only; the layers are those of the CPU."""
+    rows = np.random.default_rng(0).normal(size=(150, 3)).astype(np.float32)
+    checkpoint = weftc.compile(spec, dims)
+    given = {"x": rows, "w": rows[:, 0] ** 2 + 1, "c": rows[:5], "z": rows[:40]}
+    if spec == "hopfield":
+        given["w"] = rows
+    given = {item.name: given[item.name] for item in checkpoint.program.inputs if item.name in given}
+    model = weftc.load(checkpoint, dtype="float32")
+    wanted = model(given, layers=3)
+    called: list[str] = []
+
+    def noted(name: str, program: Any) -> Any:
+        return lambda *_: lambda *asked: (called.append(name), program(*asked))[1]
+
+    monkeypatch.setattr(library, "_known", lambda: None)
+    monkeypatch.setattr(library, "_made", cache(lambda: None))
+    monkeypatch.setattr(nearest, "scan_of", noted("choose", scan))
+    monkeypatch.setattr(heads_segment, "sums_of", noted("gather_sum", segment_sums))
+    monkeypatch.setattr(heads_stream, "soft_sums_of", noted("soft", soft_sums))
+    found = weftc.load(checkpoint, dtype="float32", backend="planned")(given, layers=3)
+    assert set(called) == ({"choose", "gather_sum"} if exact else {"soft"})
+    for name in wanted:
+        ours, theirs = (one[name] if isinstance(one[name], Tensor) else one[name].indices for one in (found, wanted))
+        assert torch.equal(ours, theirs) if exact else torch.allclose(ours, theirs, rtol=2.0**-22), name
 
 
 def test_no_queries() -> None:

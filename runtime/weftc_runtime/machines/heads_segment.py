@@ -12,9 +12,12 @@ from torch import Tensor
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.limbs import Values, counted
+from weftc_runtime.exact.merging import as_terms
 from weftc_runtime.exact.rational import Choice
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.exact.segments import SegmentSum
+from weftc_runtime.exact.sums import rounded_sum
+from weftc_runtime.kernels.gpu import sums_of
 from weftc_runtime.kernels.native.library import Library, library
 from weftc_runtime.kernels.native.sums import NativeSums
 from weftc_runtime.machines.head_task import Classes, ClassRows, HeadOutput, HeadTask, classes
@@ -240,6 +243,11 @@ def _sums(
     def values(rows: Rows) -> Tensor:
         found = narrow.values(call.keys, rows if place is None else place[rows])
         return found if numbers is None else numbers[rows, None] * found
+
+    program = sums_of(call.device, len(narrow.writes)) if call.others is None else None
+    found = None if program is None else program(values(slice(0, len(labels))), labels, many)
+    if found is not None:
+        return rounded_sum(as_terms(found[0])), found[1]
 
     def make() -> SegmentSum:
         return SegmentSum(values, len(labels), len(narrow.writes), many, call.device, call.others, call.every_key)

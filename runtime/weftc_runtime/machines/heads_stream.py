@@ -18,6 +18,7 @@ from weftc_runtime.exact.distances import Squares
 from weftc_runtime.exact.rows import Rows, blocks, count_of
 from weftc_runtime.format.program import Part
 from weftc_runtime.format.tensors import NUMBER_HEADS
+from weftc_runtime.kernels.gpu import soft_sums_of
 from weftc_runtime.kernels.reuse import once
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.plan.residual import Residual
@@ -29,6 +30,7 @@ from weftc_runtime.threads import each
 Features: TypeAlias = list[tuple[Tensor, ...]]
 TILE = 1 << 18  # scores of a tile: 2 MB
 KEYS = 1 << 12  # of a tile
+TOGETHER = 1 << 9  # keys that a program of a device adds up, 32 at a time, one after the other
 LEAST = 2.0**-960  # below this a sum of products may have underflowed
 RUN = 32  # terms added one after the other: 32 roundings are 16 eps, which is what a value may be off
 
@@ -395,6 +397,9 @@ def ring_stream_head(call: HeadTask, ring: Iterable[Residual]) -> HeadOutput:
 def stream_head(call: HeadTask) -> HeadOutput:
     """A soft head for all its queries."""
     stream = StreamedHead(call)
+    found = _by_program(stream)
+    if found is not None:
+        return HeadOutput(found)
     stream.ready()
     many = call.queries
     query_blocks = _queries_at_once(call)
@@ -418,6 +423,27 @@ def stream_head(call: HeadTask) -> HeadOutput:
     stream.key_blocks = blocks(len(call.keys), 1, size)
     tiles = each(lambda keys: stream.tile(stream.scores(query, many, keys), keys), stream.key_blocks, call.device)
     return HeadOutput(stream.finish(stream.merged(tiles), query_blocks[0]))
+
+
+def _by_program(stream: StreamedHead) -> Tensor | None:
+    """The output of a head by a program of the device, where it has one for such scores."""
+    call, narrow, parts = stream.call, stream.narrow, stream.narrow.head.score.parts
+    if stream.kind != "softmax" or len(parts) != 1 or parts[0].scale is not None or not narrow.head.value:
+        return None
+    part = parts[0]
+    program = soft_sums_of(call.device, len(narrow.weights[part.q]), len(narrow.writes))
+    if program is None:
+        return None
+    coefficient = part.coefficient
+    factor = 1.0 if coefficient is None else float(narrow.weights[coefficient])
+    keys, values = narrow.weights.product(narrow.keys.read(call.keys), part.k), narrow.values(call.keys)
+    out = torch.empty(call.queries, len(narrow.writes), dtype=torch.float64, device=call.device)
+    for block in _queries_at_once(call):
+        query = narrow.weights.product(narrow.query.read(call.query, block), part.q)
+        given = ((keys[some], values[some]) for some in blocks(len(keys), 1, TOGETHER))
+        tiles = [Tile(*program(query, *one, factor, part.kind == "l2")) for one in given]
+        out[block] = stream.finish(stream.merged(tiles), block)
+    return out
 
 
 def least_lead(call: HeadTask) -> float:
