@@ -21,6 +21,7 @@ from weftc.files.locate import names
 from weftc.graph.build import build_graph
 from weftc.graph.node import Node
 from weftc.graph.verify import verify
+from weftc.interpreter.interpreter import Interpreter
 from weftc.normal.slots import Leaf, NormalSlot
 from weftc.passes.pipeline import Goal, lowered
 
@@ -173,12 +174,25 @@ def test_no_algorithm_is_known_by_name(folder: str) -> None:
             assert quoted or not re.search(ALGORITHMS, line, re.I), f"{path}:{number}: {line}"
 
 
-def test_slots_are_known_by_what_they_compute_not_by_six_digits() -> None:
-    text = """algorithm t tokens i in points inputs u[i] : R
-layer a[i] = exp(0.12345678*u[i]) b[i] = exp(0.12345699*u[i]) outputs a, b"""
-    found = weftc.load(weftc.compile(text))(u=[100.0])
-    assert found["a"].tolist() == pytest.approx([np.exp(12.345678)], rel=1e-14)
-    assert found["b"].tolist() == pytest.approx([np.exp(12.345699)], rel=1e-14)
+@pytest.mark.parametrize(
+    ("one", "two", "u"),
+    [
+        ("exp(0.12345678*u[i])", "exp(0.12345699*u[i])", 100.0),
+        ("1/(u[i]+1000000.1)", "1/(u[i]+1000000.4)", 1.0),
+        ("tanh(0.1*u[i])", "tanh(0.10000000000000002*u[i])", 1.0),
+        ("sqrt(u[i]^2+3.0000001)", "sqrt(u[i]^2+3.0000002)", 0.5),
+        ("sum[l] exp(-2.0000001*u[l]*u[i])", "sum[l] exp(-2.0000002*u[l]*u[i])", 0.5),
+        ("max(u[i], 0.70000001)", "max(u[i], 0.70000002)", 0.5),
+    ],
+)
+def test_slots_are_known_by_what_they_compute_not_by_six_digits(one: str, two: str, u: float) -> None:
+    text = f"""algorithm t tokens i, l in points inputs u[i] : R >= 0
+layer a[i] = {one} b[i] = {two} outputs a, b"""
+    expected = Interpreter(weftc.check(text), {}).run({"u": np.array([u])}, layers=1).outputs
+    found = weftc.load(weftc.compile(text))(u=[u])
+    assert expected["a"] != expected["b"]
+    for name in "ab":
+        assert found[name].tolist() == pytest.approx(np.asarray(expected[name]).tolist(), rel=1e-15)
 
 
 def test_a_prime_is_a_letter_like_any_other() -> None:
@@ -192,9 +206,20 @@ layer x'[i] = 2*x[i] then x[i] = x[i]+1 outputs x, x'"""
 let m[i'] = sum[i] x[i]*z[i']
 layer a[i] = x[i]*(sum[i'] m[i']) outputs a"""
     assert weftc.load(weftc.compile(index))(x=[100.0], z=[3.0, 4.0])["a"].tolist() == [70000.0]
+    shadowed = """algorithm t tokens i, i' in points inputs x[i] : R
+let m[i'] = sum[i] x[i]*x[i']
+layer a[i] = m[i] + (sum[i'] m[i']*x[i]) outputs a"""
+    assert weftc.load(weftc.compile(shadowed))(x=[1.0, 2.0])["a"].tolist() == [12.0, 24.0]
+    everything = """algorithm t' tokens i, i', i'' in p, j' in p' : k' inputs x'[i] : R^d', c[j'] : R^d'
+param r' = 2 let x''[i'] = r' * x'[i']
+layer x'[i''] = x''[i''] + (sum[j'] c[j']) then y'[i'',j'] = argmin[j'] |x'[i''] - c[j']|^2
+outputs x', y'"""
+    found = weftc.load(weftc.compile(everything, {"k'": 2, "d'": 1}))({"x'": [[1.0]], "c": [[0.0], [4.0]]})
+    assert found["x'"].tolist() == [[6.0]]
+    assert found["y'"].indices.tolist() == [1]
 
 
-@pytest.mark.parametrize("factor", ["", " * w[{0}]"])
+@pytest.mark.parametrize("factor", ["", " * w[{0}]", " * w[{0}]^2 / 3", " * <c[{0}], x[l]>", " where w[{0}] > 0"])
 def test_no_head_is_unread_and_names_of_indices_change_nothing(factor: str) -> None:
     def heads(name: str) -> list[tuple[str, ...]]:
         text = f"""algorithm t tokens l in points, {name} in cs : 2, b in ds : 3
