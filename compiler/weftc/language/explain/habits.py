@@ -238,6 +238,19 @@ def clause_form(t: Trouble) -> bool:
     return False
 
 
+def condition_in_brackets(t: Trouble) -> bool:
+    """`max[h != j] S`, `sum[l < i] x[l]`."""
+    bracket, word = t.before(2), t.before(3)
+    if bracket is None or bracket.text != "[" or word is None or word.type not in ("REDUCTION", "WEIGHTING"):
+        return False
+    index, sign, other = t.before(), t.token.text, t.after()
+    if index is None or sign not in ("!=", "<", "<=", ">", ">=", "="):
+        return False
+    named = other.text if other is not None and other.type == "NAME" else "..."
+    how = f"as in {word.text}[{index.text}] ... where {index.text} {sign} {named}"
+    return t.say("P142", "a condition stands behind `where`", "not in the brackets of an index", how)
+
+
 def transpose(t: Trouble) -> bool:
     """`x[i]^T * y[i]`."""
     before = t.before()

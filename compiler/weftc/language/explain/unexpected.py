@@ -77,6 +77,7 @@ RULES: tuple[Rule, ...] = (
     habits.two_brackets,
     habits.remainder,
     habits.clause_form,
+    habits.condition_in_brackets,
     habits.in_condition,
     habits.comparison,
     habits.stray_and,
