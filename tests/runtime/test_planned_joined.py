@@ -182,16 +182,14 @@ def test_what_is_given_once_is_shared_by_all_problems(joins: list[bool]) -> None
 
 
 def test_what_looks_across_tokens_otherwise_runs_problem_by_problem(joins: list[bool]) -> None:
-    for name, why in (("sinkhorn_dual", "kept"), ("lloyd_split", "share")):
-        model = weftc_runtime.load(compiled(name, count=4), backend="planned")
-        assert why in apart(model.program, model.plan())
-        found = model(batch(name, "random", [9, 12]), seed=0)
-        assert joins[-1] is False
-        assert len(found) > 0
+    model = weftc_runtime.load(compiled("lloyd_split", count=4), backend="planned")
+    assert "share" in apart(model.program, model.plan())
+    agree(model, batch("lloyd_split", "random", [9, 12]), {"layers": 3})
+    assert not any(joins)
 
 
 @pytest.mark.parametrize(
-    "name", ["knn", "kmedoids", "trimmed_kmeans", "trimmed_normmax", "robust_kmeans", "robust_softmax"]
+    "name", ["knn", "kmedoids", "trimmed_kmeans", "trimmed_normmax", "robust_kmeans", "robust_softmax", "sinkhorn_dual"]
 )
 def test_what_the_native_machine_runs_is_joined(name: str, joins: list[bool]) -> None:
     model = weftc_runtime.load(compiled(name, count=4), backend="planned")
@@ -203,7 +201,7 @@ def test_what_the_native_machine_runs_is_joined(name: str, joins: list[bool]) ->
         alone = model(one(inputs, number), layers=3, seed=seed)
         for answer in alone:
             rows = plain(alone[answer])
-            assert torch.equal(plain(found[answer])[number][: len(rows)], rows), answer
+            assert torch.equal(plain(found[answer])[number][tuple(map(slice, rows.shape))], rows), answer
     assert joined == [True]
 
 
@@ -224,7 +222,7 @@ def test_what_it_cannot_run_is_parted_again(name: str, monkeypatch: pytest.Monke
 def test_scores_of_computed_numbers_run_problem_by_problem(joins: list[bool]) -> None:
     model = weftc_runtime.load(compiled("lloyd", count=4, scores="dot"), backend="planned")
     model(batch("lloyd", "random", [9, 12]))
-    assert joins == [False]
+    assert not any(joins)
     assert (model.report.backend, model.report.why) == ("planned", "")
 
 

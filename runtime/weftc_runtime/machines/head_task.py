@@ -18,6 +18,7 @@ from weftc_runtime.format.program import Head, Score
 from weftc_runtime.kernels.collective import Collective
 from weftc_runtime.kernels.native.library import Library
 from weftc_runtime.machines.joined import ProblemOffsets, viewed
+from weftc_runtime.machines.problem_cache import ProblemCache, Sources, Value
 from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.narrow import NarrowHead
 from weftc_runtime.plan.residual import Residual
@@ -36,7 +37,7 @@ class HeadTask:
     keys: Residual
     exact: RationalScores
     tensors: Mapping[str, Tensor]
-    cache: dict[Any, Any]  # of the run: what is static is made once
+    cache: ProblemCache  # of the run: what is static is made once
     scan: torch.device  # where best keys are looked for in float32
     groups: ProblemOffsets | None = None  # of a state that joins several problems
     others: Collective | None = None  # the processes that hold further keys
@@ -47,7 +48,7 @@ class HeadTask:
         groups = self.groups
         assert groups is not None
         query, keys = (viewed(z, *groups.ends(z.stream.name, number)) for z in (self.query, self.keys))
-        return replace(self, query=query, keys=keys, exact=groups.exact(number), cache={}, groups=None)
+        return replace(self, query=query, keys=keys, exact=groups.exact(number), cache=ProblemCache(), groups=None)
 
     def alone(self) -> HeadTask:
         """The head with nothing but the slots it reads, if it decides nothing: no state is kept along with it."""
@@ -56,7 +57,9 @@ class HeadTask:
         for residual, read in ((self.query, (narrow.query, narrow.own)), (self.keys, (narrow.keys, narrow.value))):
             names = {name for one in read for name in one.slots(residual.stream)}
             found.append(residual.made_of(len(residual), {name: residual.slot(name) for name in names}))
-        return replace(self, query=found[0], keys=found[1], exact=RationalScores(self.exact.weights, {}, {}), cache={})
+        return replace(
+            self, query=found[0], keys=found[1], exact=RationalScores(self.exact.weights, {}, {}), cache=ProblemCache()
+        )
 
     @property
     def rows(self) -> Rows:
@@ -100,30 +103,12 @@ class HeadTask:
 
     def peak(self, kernels: Library, data: Tensor) -> float:
         """The largest size of stored numbers, looked up once."""
-        known = self.cache.get("peaks", {}).get(_memory(data))
-        return note_peak(self.cache, data, kernels.peak(data, cores())) if known is None else cast(float, known[0])
+        known = self.cache.peak(data)
+        return self.cache.note_peak(data, kernels.peak(data, cores())) if known is None else known
 
-    def static(self, key: tuple[object, ...], sources: tuple[object, ...], make: Callable[[], Any]) -> Any:
+    def static(self, key: Sources, sources: Sources, make: Callable[[], Value]) -> Value:
         """Something made from these slots: made once as long as they are the same."""
-        known = self.cache.get(key)
-        if (
-            known is None
-            or len(known[0]) != len(sources)
-            or any(a is not b for a, b in zip(known[0], sources, strict=True))
-        ):
-            known = (sources, make())
-            self.cache[key] = known
-        return known[1]
-
-
-def note_peak(cache: dict[Any, Any], data: Tensor, peak: float) -> float:
-    """Remembers the largest size of stored numbers."""
-    cache.setdefault("peaks", {})[_memory(data)] = (peak, data)  # held, so that its memory stays its own
-    return peak
-
-
-def _memory(data: Tensor) -> tuple[object, ...]:
-    return data.data_ptr(), tuple(data.shape), data.stride()
+        return self.cache.static(key, sources, make)
 
 
 @dataclass(slots=True)

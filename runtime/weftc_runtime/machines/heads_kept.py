@@ -101,7 +101,7 @@ def _serving(call: HeadTask, other: Tensor, dtype: torch.dtype) -> Kept:
     rest, turned = still(call), call.plan.transposed
     sides = rest.sources("query"), rest.sources("key")
     sources: tuple[SlotValue, ...] = (*sides[1], *sides[0]) if turned else (*sides[0], *sides[1])
-    known = cast(list[Kept], rest.static(("kept", rest.plan.cost_group), sources, list))  # latest first
+    known = rest.static(("kept", rest.plan.cost_group), sources, list[Kept])  # latest first
     found = next((kept for kept in known if kept.serves(other, turned)), None)
     if found is None:
         known[:] = [kept for kept in known if kept.turned != turned]  # let go before another is made
@@ -164,12 +164,14 @@ def _uniform(call: HeadTask, name: str) -> list[bool]:
     stream, narrow = call.query.stream, call.narrow.query
     shared = tuple(isinstance(call.query.slot(slot.name), UniformSlot) for slot in stream.slots)
     key = ("uniform", id(call.narrow), name, shared)  # a field may be the same for all at first, and not later
-    if key not in call.cache:
+
+    def look() -> list[bool]:
         same = torch.zeros(stream.width, dtype=torch.bool, device=call.device)
         for slot, alike in zip(stream.slots, shared, strict=True):
             same[slot.columns] = alike
-        call.cache[key] = (same[list(narrow.columns)] | (narrow.matrices[name] == 0)).all(1).tolist()
-    return cast(list[bool], call.cache[key])
+        return cast(list[bool], (same[list(narrow.columns)] | (narrow.matrices[name] == 0)).all(1).tolist())
+
+    return call.static(key, (), look)
 
 
 def still(call: HeadTask) -> HeadTask:

@@ -157,7 +157,7 @@ def search_in_groups(call: HeadTask, groups: ProblemOffsets) -> GroupSearch:
         starts, peak = groups.places(call.query.stream.name), call.peak(kernels, queries.data)
         return GroupSearch(kernels, queries.data, narrow.head.score.parts[0].kind == "l2", starts, peak)
 
-    found = cast(GroupSearch | None, call.static(("groups", *_queried(call)), call.sources("query"), make))
+    found = call.static(("groups", *_queried(call)), call.sources("query"), make)
     if found is None or narrow.head.weighting.epsilon:
         raise Uncovered("the problems of the batch cannot run as one")
     return found
@@ -245,14 +245,14 @@ def _search(call: HeadTask, epsilon: float) -> Found:
     size = block_rows(len(call.keys))
     name = ("queries", size, *_queried(call))
     queries = call.static(name, call.sources("query"), lambda: _ready(call, kind, size))
-    found = nearest(cast(Queries, queries), keys, radius, epsilon)
+    found = nearest(queries, keys, radius, epsilon)
     return found if epsilon or radius is not None else _again(call, found, keys)
 
 
 def search_of(call: HeadTask) -> Search | None:
     """The native search over the queries of a head; None where there are no kernels."""
     name, kind = _queried(call), call.narrow.head.score.parts[0].kind
-    return cast(Search | None, call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind)))
+    return call.static(("search", *name), call.sources("query"), lambda: _prepared(call, kind))
 
 
 def _queried(call: HeadTask) -> tuple[object, ...]:

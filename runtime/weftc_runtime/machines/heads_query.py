@@ -90,8 +90,7 @@ def _one_query(call: HeadTask, head: Head, number: int, members: Tensor | None, 
     tensors = dict(call.tensors)
     narrowed = replace(head, score=_features_used(call, head.score, "score", z, tensors))
     key = ("narrow", id(call.plan.head), number, tuple(len(tensors[part.k]) for part in narrowed.score.parts))
-    narrow = NarrowHead.of(narrowed, tensors, joined=True) if call.cache.get(key) is None else call.cache[key]
-    call.cache[key] = narrow
+    narrow = call.static(key, (), lambda: NarrowHead.of(narrowed, tensors, joined=True))
     query, keys = (
         narrow.query.read(call.query, row),
         narrow.keys.read(call.keys, slice(None) if members is None else members),
@@ -140,9 +139,7 @@ def _features_used(call: HeadTask, score: Score, prefix: str, z: Tensor, tensors
 def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
     """The reference's own head, over the columns it reads."""
     key = ("literal", id(call.plan.head))
-    if key not in call.cache:
-        call.cache[key] = NarrowHead.of(call.plan.head, call.tensors, joined=True)
-    narrow = cast(NarrowHead, call.cache[key])
+    narrow = call.static(key, (), lambda: NarrowHead.of(call.plan.head, call.tensors, joined=True))
     z = {"query": narrow.query.read(call.query, call.rows), "keys": narrow.keys.read(call.keys)}
     radii = {"query": narrow.query.radius(call.query, call.rows), "keys": narrow.keys.radius(call.keys)}
     asked = RenamedExact(call.exact, call.plan.head, narrow.head, None, None)

@@ -127,7 +127,7 @@ def _repeats(held: SlotValue, call: HeadTask) -> bool:
         rows = held.rows(slice(0, held.tokens)).reshape(call.groups.count, -1, held.width)
         return bool((rows == rows[:1]).all())
 
-    return cast(bool, call.static(("repeats", id(held)), (held,), look))
+    return call.static(("repeats", id(held)), (held,), look)
 
 
 def _counted_on(call: HeadTask, groups: ProblemOffsets) -> Tensor:
@@ -141,7 +141,7 @@ def _counted_on(call: HeadTask, groups: ProblemOffsets) -> Tensor:
         return first.repeat_interleave(sizes)
 
     key = ("counted on", call.query.stream.name, call.keys.stream.name, call.plan.uniform_query)
-    return cast(Tensor, call.static(key, (), count))
+    return call.static(key, (), count)
 
 
 def _labelled(call: HeadTask, found: Classes, grouping: Grouping) -> tuple[Tensor, Tensor | None]:
@@ -192,7 +192,7 @@ def _natively(
         return None
     if numbers is not None:
         key = ("segments", id(call.plan.head), "weighted")
-        found = cast(_Weighted | None, call.static(key, call.sources("value"), lambda: _weighted(call)))
+        found = call.static(key, call.sources("value"), lambda: _weighted(call))
         return None if found is None else found.summed(labels, numbers, divide)
     native = native_sums(call)
     out = None if native is None else native.means(labels) if divide else native.sums(labels)
@@ -255,7 +255,7 @@ def _sums(
     if irregular:
         once = make()
         return once.sums(labels), once.counts
-    known = cast(SegmentSum, call.static(("segments", id(call.plan.head)), call.sources("value"), make))
+    known = call.static(("segments", id(call.plan.head)), call.sources("value"), make)
     known.values = _as_stored(call) or values
     return known.sums(labels), known.counts
 
@@ -267,7 +267,7 @@ def _as_stored(call: HeadTask) -> Values | None:
         found = stored(call.keys, call.narrow.value, call.narrow.weights, ["value"])
         return found.data if found is not None and found.plain else None
 
-    data = cast(Tensor | None, call.static(("stored values", id(call.plan.head)), call.sources("value"), look))
+    data = call.static(("stored values", id(call.plan.head)), call.sources("value"), look)
     if data is None:
         return None
     return lambda rows: data[rows] if isinstance(rows, slice) else data.index_select(0, rows)
@@ -288,7 +288,7 @@ def native_sums(call: HeadTask) -> NativeSums | None:
     if call.device.type != "cpu" or not call.narrow.writes or not call.narrow.head.value:
         return None
     key = ("segments", id(call.plan.head), "native")
-    return cast(NativeSums | None, call.static(key, call.sources("value"), lambda: _native(call)))
+    return call.static(key, call.sources("value"), lambda: _native(call))
 
 
 def _native(call: HeadTask) -> NativeSums | None:

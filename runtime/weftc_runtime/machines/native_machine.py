@@ -39,6 +39,7 @@ from weftc_runtime.machines.native_code import (
     SlotCode,
     StepGroup,
 )
+from weftc_runtime.machines.problem_cache import ProblemCache
 from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot
@@ -146,11 +147,9 @@ class NativeMachine:
 
     def _bind(self, base: int, seeds: Sequence[int]) -> None:
         plan, problems, state = self.plan, self.problems, cast(dict[str, Residual], self.problem.residuals)
-        cache = self.engine.cache.setdefault(self.problem.number, {})
-        known = cache.get("peaks", {}) if problems == 1 else {}
+        cache = self.engine.cache[self.problem.number]
         if costs := self.engine.prepared.plan.costs:
-            self.store = cache.setdefault("kept", None) or KeptStore.of(self.kernels, problems, costs)
-            cache["kept"] = self.store
+            self.store = cache.store = cache.store or KeptStore.of(self.kernels, problems, costs)
         pointers, peaks = list[int](), list[float]()
         for slot in plan.slots:
             given = one = other = None
@@ -163,10 +162,9 @@ class NativeMachine:
             self._arrays.append((given, one, other))
             pointers.extend([0 if room is None else address(room) for room in (given, one, other)])
             pointers.append(0)
-            peak = None
-            if known and given is not None and slot.kind == DENSE:
-                peak = known.get((given.data_ptr(), tuple(given.shape), given.stride()))
-            peaks.append(nan if peak is None else peak[0])
+            looked = problems == 1 and given is not None and slot.kind == DENSE
+            peak = cache.peak(given) if looked and given is not None else None
+            peaks.append(nan if peak is None else peak)
         starts = [array("q", self.starts[stream.name]) for stream in self.engine.program.streams]
         begins = array("Q", [each.buffer_info()[0] for each in starts])
         lists = array("Q", pointers), array("d", peaks), begins, array("Q", seeds)  # alive until the machine is made
@@ -280,7 +278,7 @@ class NativeMachine:
         exact = RationalScores(self.engine.derived_slots.exact_weights, cast(Any, state), self.engine.makers())
         call = HeadTask(
             plan, self.engine.prepared.head(plan.head), state[plan.head.query], state[plan.head.keys], exact,
-            self.engine.prepared.tensors, {}, self.engine.scan,
+            self.engine.prepared.tensors, ProblemCache(), self.engine.scan,
         )  # fmt: skip
         label, tiers = settle_rows(call, torch.from_numpy(rows))
         numbers = label.to(torch.int32).contiguous()

@@ -7,6 +7,7 @@ cover (`Uncovered`, or an error that the reference words better) the caller runs
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -29,7 +30,7 @@ from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines.conditions import are_distinct
 from weftc_runtime.machines.devices import SCANNED
 from weftc_runtime.machines.feed import derived_radius, feed
-from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys, note_peak
+from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys
 from weftc_runtime.machines.heads_kept import kept_head
 from weftc_runtime.machines.heads_nearest import best_head, nearest_head
 from weftc_runtime.machines.heads_query import literal_head, query_head
@@ -40,6 +41,7 @@ from weftc_runtime.machines.joined import ProblemOffsets, why_apart
 from weftc_runtime.machines.native_code import BLOCKED, StepGroup
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
 from weftc_runtime.machines.planned_program import PlannedProgram
+from weftc_runtime.machines.problem_cache import ProblemCache
 from weftc_runtime.machines.sharded import Bringing, Ring, SpreadScores, nothing_asked
 from weftc_runtime.machines.stored import stored
 from weftc_runtime.machines.writing import Writer
@@ -69,7 +71,7 @@ class PlannedBackend:
     leads: dict[tuple[str, str], float] = field(default_factory=dict)  # stream and head at finite temperature
     prefix: str = ""
     tap: Callable[[str, list[Problem]], None] | None = None  # told the state after a sub-layer
-    cache: dict[int, dict[Any, Any]] = field(default_factory=dict)  # per problem
+    cache: defaultdict[int, ProblemCache] = field(default_factory=lambda: defaultdict(ProblemCache))  # per problem
     groups: ProblemOffsets | None = None  # of the problems that are joined
     program: Program = field(init=False)
     prepared: Prepared = field(init=False)
@@ -122,7 +124,7 @@ class PlannedBackend:
                     given, peak = given.to(self.dtype), peaks.get(one.place)
                     slots[one.place[1]] = DenseSlot(given)
                     if peak is not None:
-                        note_peak(self.cache.setdefault(number, {}), given, peak)
+                        self.cache[number].note_peak(given, peak)
                 elif one.embed is not None and (held := self._embedded(one.embed, counts, many)) is not None:
                     slots[one.place[1]] = held
             z[stream.name] = Residual(stream, sum(many), slots, self._derive, self._bound, self.device)
@@ -515,7 +517,7 @@ class PlannedBackend:
     ) -> HeadTask:
         """A head on a state; `now`: it is carried out at once, for all its queries."""
         head, together = plan.head, self.collective
-        cache = self.cache.setdefault(number, {})
+        cache = self.cache[number]
         narrow, groups = self.prepared.head(head), self.groups if number < 0 else None
         query, keys, tensors = state[head.query], state[head.keys], self.prepared.tensors
         if not together.shares(head.keys):
