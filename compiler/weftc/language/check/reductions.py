@@ -23,7 +23,7 @@ REFLEXIVE = ("=", "<=", ">=")
 
 def reduction(typing: Typing, expr: ast.Reduce, bound: frozenset[str]) -> Type | None:
     """The type of a reduction: undefined where nothing is left to reduce, except for a sum."""
-    if not typing.index(expr.index, expr.span) or not _fresh(typing, expr, bound):
+    if not typing.index(expr.index, expr.span):
         return None
     inside = bound | {expr.index}
     body = _body(typing, expr, inside)
@@ -95,21 +95,6 @@ def _names(node: ast.Node, index: str) -> bool:
     return (
         index in node.indices if isinstance(node, ast.Ref) else isinstance(node, ast.Position) and node.index == index
     )
-
-
-def _fresh(typing: Typing, expr: ast.Reduce, bound: frozenset[str]) -> bool:
-    """Whether the index does not stand for another token already."""
-    if expr.index not in bound:
-        return True
-    home = typing.names.index[expr.index]
-    typing.problems.add(
-        "C214",
-        typing.problems.spot(expr.span, expr.index),
-        f"{expr.index} already stands for a token here",
-        f"{expr.kind}[{expr.index}] would give it a second meaning",
-        f"declare another index over the same set, as in tokens {expr.index}, {expr.index}2 in {home}",
-    )
-    return False
 
 
 def _depends(typing: Typing, expr: ast.Reduce, indices: frozenset[str]) -> bool:

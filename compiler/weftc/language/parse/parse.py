@@ -16,6 +16,7 @@ from weftc.language.explain.words import meant_as_section
 from weftc.language.parse.globals import with_globals
 from weftc.language.parse.grammar import load
 from weftc.language.parse.lexer import END, SECTIONS, Token, section_before, tokenize
+from weftc.language.parse.own_indices import with_own_indices
 from weftc.language.parse.parser import Tables, Unexpected, allowed, run
 from weftc.language.parse.phases import with_phases
 from weftc.language.parse.positions import with_positions
@@ -101,7 +102,7 @@ def parse(source: Source | str) -> Spec:
     spec = _parse(grammar, tokens, starts, broken, problems)
     problems.stop()
     assert spec is not None
-    return with_positions(with_symbols(with_globals(with_phases(spec, problems))))
+    return with_positions(with_own_indices(with_symbols(with_globals(with_phases(spec, problems)))))
 
 
 def _token_at(tokens: list[Token], offset: int) -> int:
