@@ -24,6 +24,7 @@ from weftc.core.syntax import (
     Output,
     Param,
     ParamBound,
+    Phase,
     Ref,
     Spec,
     Step,
@@ -37,10 +38,13 @@ from weftc.fuzz.expressions import RandomExpressions, binary, num
 from weftc.fuzz.hostile_names import hostile
 from weftc.fuzz.vocabulary import COUNTED, SHARE, Vocabulary
 from weftc.language.check.check import check
+from weftc.language.check.problems import Problems
 from weftc.language.parse.globals import with_globals
 from weftc.language.parse.parse import parse
+from weftc.language.parse.phases import with_phases
 
 ATTEMPTS = 12  # equations drawn before a step stays as it is
+PHASES = 0.25  # of the specs of several steps are tried as two phases
 HOSTILE = 0.35  # of the specs have names that are easily confused
 COMPUTED = ("y", "p", "r", "t", "b", "f")  # names for fields that equations introduce
 
@@ -71,11 +75,26 @@ def draw(seed: int, number: int) -> Drawn:
         spec, readable = _with_step(rng, spec, readable, depth)
     if not spec.steps:
         spec = replace(spec, steps=(_idle(spec),))
+    spec = _in_phases(Random(f"{seed}/{number}/phases"), spec)
     spec = _with_answers(rng, replace(spec, outputs=_shown(spec)))
     final = check(parse(Source("fuzz", written(spec))))
     widths = {str(f.type.width) for f in (*spec.inputs, *spec.state) if isinstance(f.type.width, str)}
     dims = {name: rng.choice((1, 2, 2, 3) if name in widths else (1, 2, 3, 3, 4)) for name in final.dims}
     return _under_other_names(rng, Drawn(final, dims)) if rng.random() < HOSTILE else Drawn(final, dims)
+
+
+def _in_phases(rng: Random, spec: Spec) -> Spec:
+    """Some specs of several steps in two phases, where what one computes is not read by the other."""
+    if len(spec.steps) < 2 or rng.random() > PHASES:
+        return spec
+    cut = rng.randrange(1, len(spec.steps))
+    warm = Phase(NOWHERE, "warm", rng.choice((1, 2)), spec.steps[:cut])
+    main = Phase(NOWHERE, "main", None, spec.steps[cut:])
+    try:
+        joined = with_phases(replace(spec, steps=(), phases=(warm, main)), Problems(spec.source))
+    except WeftError:
+        return spec
+    return joined if accepted(joined) is not None else spec
 
 
 def _under_other_names(rng: Random, drawn: Drawn) -> Drawn:
