@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weftc.core import syntax as ast
-from weftc.core.trees import inside
 from weftc.core.types import Type
 from weftc.core.unparse import same
 from weftc.core.words import width_words
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
 PLAIN = Type(positive=True, nonnegative=True)  # the weights of a mean without `weighted` or `by`
 LONGEST_QUOTED = 60
-REFLEXIVE = ("=", "<=", ">=")
 
 
 def reduction(typing: Typing, expr: ast.Reduce, bound: frozenset[str]) -> Type | None:
@@ -41,46 +38,10 @@ def reduction(typing: Typing, expr: ast.Reduce, bound: frozenset[str]) -> Type |
         undefined = weights.undefined or undefined
     elif expr.kind == "sum":
         positive = positive and not expr.where
-    elif not _never_empty(typing, expr) or weights.undefined is not None or not weights.positive:
+    elif not all(map(ast.is_among, expr.where)) or weights.undefined is not None or not weights.positive:
         undefined = expr
     symbols = body.symbols if expr.kind == "mean" and (weights.kind == "onehot" or _one_token(expr)) else ()
     return Type(body.width, indices - {expr.index}, undefined, positive, nonnegative, symbols=symbols)
-
-
-def _never_empty(typing: Typing, expr: ast.Reduce) -> bool:
-    """Whether some token surely meets the conditions: the best, or the token itself that is compared with all, as in
-    `l <= i` and `label[i] = label[l]`."""
-    compared = [c for c in expr.where if not ast.is_among(c)]
-    home = typing.names.index[expr.index]
-    named = set().union(*map(_indices, compared)) - {expr.index}
-    others = [name for name in named if typing.names.index.get(name) == home]
-    if not compared or len(others) != 1 or len(named) > 1:
-        return not compared
-
-    def renamed(node: Any) -> Any:
-        if isinstance(node, ast.Ref):
-            return replace(node, indices=tuple(expr.index if name == others[0] else name for name in node.indices))
-        if isinstance(node, ast.Position):
-            return replace(node, index=expr.index if node.index == others[0] else node.index)
-        return inside(node, renamed)
-
-    def reflexive(c: ast.Condition) -> bool:
-        if not isinstance(c, ast.Compare) or c.op not in REFLEXIVE:
-            return False
-        left, right = renamed(c.left), renamed(c.right)
-        near = isinstance(left, ast.Square | ast.Norm) and _vanishes(left.body)  # |x[i] - x[l]|^2 <= 1
-        return same(left, right) or (near and isinstance(right, ast.Num) and c.op == "<=" and right.value >= 0)
-
-    return all(map(reflexive, compared)) and len(compared) == len(expr.where)
-
-
-def _vanishes(node: ast.Expr) -> bool:
-    return isinstance(node, ast.Binary) and node.op == "-" and same(node.left, node.right)
-
-
-def _indices(node: ast.Node) -> set[str]:
-    found = {name for part in ast.walk(node) if isinstance(part, ast.Ref) for name in part.indices}
-    return found | {part.index for part in ast.walk(node) if isinstance(part, ast.Position)}
 
 
 def _one_token(expr: ast.Reduce) -> bool:
