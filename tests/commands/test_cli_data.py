@@ -257,7 +257,7 @@ def test_an_old_folder_in_a_place_that_cannot_be_written(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(folder.os, "open", refuse)
     with pytest.raises(folder.UsageError, match="Read-only file system"):
-        folder.refuse_existing(tmp_path / "out", [], True)
+        folder.refuse_existing_folder(tmp_path / "out", [], True)
 
 
 @pytest.mark.parametrize(

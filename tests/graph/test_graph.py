@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -22,6 +22,7 @@ from weftc.core.errors import InputError, SpecError
 from weftc.core.source import Span
 from weftc.core.styles import CHOICES, Styles
 from weftc.core.types import Checked
+from weftc.core.unparse import written as spec_text
 from weftc.emit.cost import program_cost
 from weftc.files.locate import names
 from weftc.fuzz.specs import draw
@@ -31,9 +32,12 @@ from weftc.graph.graph import Graph, Nodes, Root
 from weftc.graph.node import Axis, FieldAt, NodeType
 from weftc.graph.text import difference, written
 from weftc.graph.verify import BrokenGraph, verify
+from weftc.normal.form import NormalForm
+from weftc.normal.slots import Attended, label, show_form
+from weftc.passes import allocate, finite_temperature, null_tokens, schedule
 from weftc.passes.bind import bind
 from weftc.passes.lengths import lengths
-from weftc.passes.pipeline import GRAPH_PASSES, Goal, graphs
+from weftc.passes.pipeline import GRAPH_PASSES, Goal, graphs, normal_forms
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.program import Attend
 
@@ -162,6 +166,58 @@ def test_a_pass_does_what_its_docstring_says(name: str) -> None:
         before = written(made[order[order.index(name) - 1]], types=False).splitlines()
         assert [line for line in before if line in shown["before"]] == shown["before"]
         assert before != after
+
+
+def words(lines: Iterable[str]) -> list[str]:
+    """Lines without what only makes them line up."""
+    return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+def normal_example(module: Any, styles: Styles) -> tuple[dict[str, list[str]], dict[str, NormalForm]]:
+    """The example of a pass behind the graph, and the normal forms of its spec."""
+    shown = example(module)
+    checked = weftc.check("algorithm t " + shown["spec"][0])
+    goal = Goal(dict.fromkeys(checked.dims, 3), {}, styles)
+    *_, graph = graphs(checked, goal).values()
+    return {key: words(lines) for key, lines in shown.items()}, normal_forms(graph, goal)
+
+
+def test_finite_temperature_does_what_its_docstring_says() -> None:
+    shown = example(finite_temperature)
+    checked = weftc.check("algorithm t " + shown["spec"][0])
+    for key, found in (("before", checked), ("after", finite_temperature.tempered(checked, 50.0))):
+        assert set(shown[key]) <= set(words(spec_text(found.spec).splitlines()))
+
+
+def test_null_tokens_do_what_their_docstring_says() -> None:
+    shown, made = normal_example(null_tokens, Styles(scores="dot", null="token"))
+    for key, normal in zip(("before", "after"), made.values(), strict=True):
+        lines = words(str(normal).splitlines())
+        assert shown[key] == [line for line in lines if line.split()[0] in ("head", "score", "value", "self")]
+
+
+def test_the_schedule_is_what_its_docstring_says() -> None:
+    shown, made = normal_example(schedule, Styles())
+    (step,) = made["normal_form"].layer
+    (attended,) = (slot for slot in step.local if isinstance(slot.content, Attended))
+    (block,) = schedule.schedule(step)
+    assert isinstance(block, schedule.AttentionBlock)
+    (run,) = block.heads
+    before = {attended: attended.content.value}  # type: ignore[union-attr]
+    after = {slot: brought.value for slot, brought in run.brings.items()}
+    names = {attended: "~1"}
+    for key, brings, sets in (("before", before, dict(step.commit)), ("after", after, block.sets)):
+        values = [f"{label(slot, names)} += {show_form(form or ())}" for slot, form in brings.items()]
+        stored = [f"set {label(slot)} := {show_form(form, names)}" for slot, form in sets.items()]
+        assert shown[key] == [" ".join([f"head {run.head.query} <- {run.head.keys}", *values, *stored])]
+
+
+def test_the_allocation_is_what_its_docstring_says() -> None:
+    shown, made = normal_example(allocate, Styles())
+    _, layer, _ = allocate.allocate(made["normal_form"])
+    for key, called in (("before", label), ("after", None)):
+        steps = [[called(s) if called else r.name for s, r in step.registers.items()] for step in layer]
+        assert shown[key] == [" ".join(f"step {n}: {' and '.join(names)}" for n, names in enumerate(steps, start=1))]
 
 
 def test_equal_lengths_are_one_node_once_they_are_lengths() -> None:

@@ -29,7 +29,7 @@ from weftc.commands.telling import tell
 from weftc.core.source import printable
 from weftc.core.types import Checked
 from weftc.files.feeds import Feeds, gather, require_dims, require_inputs, told_by_file
-from weftc.files.folder import refuse_existing, whole_folder
+from weftc.files.folder import refuse_existing_folder, whole_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +114,7 @@ def _run(options: argparse.Namespace, others: Collective) -> int:
     target = open_target(options.target)
     chosen = _settings(options, target)
     folder = Path(options.output or f"{target.name}-out")
-    refuse_existing(folder, None, options.force)
+    refuse_existing_folder(folder, None, options.force)
     origin, part = "-D" if target.checkpoint is None else "the model", (others.rank, others.size)
     feeds = gather(options, target.checked, chosen.dims, origin, part)
     require_inputs(target.checked, feeds)
@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace, others: Collective) -> int:
     joined = join_rows(names, target.checked, feeds) if options.join else None
     files = [f"{name}.{options.format}" for name in names]
     extra = [f"{joined.name}.{options.format}"] if joined else []
-    refuse_existing(folder, _results_of(target.checked), options.force)
+    refuse_existing_folder(folder, _results_of(target.checked), options.force)
     depth = _depth(options, target, checkpoint.program)
     best = _best(options, only(checkpoint, names), feeds, depth, others)
     if others.rank:

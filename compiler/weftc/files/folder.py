@@ -17,7 +17,7 @@ from weftc.commands.options import UsageError
 from weftc.core.source import printable
 
 
-def refuse_existing(target: Path, file_names: Sequence[str] | None, force: bool) -> None:
+def refuse_existing_folder(target: Path, file_names: Sequence[str] | None, force: bool) -> None:
     """Says why a folder cannot be written, before any work is done for it; None: what may be in it is not known yet."""
     shown = printable(str(target))
     if not target.parent.is_dir():
@@ -70,7 +70,7 @@ def _require_writable(folder: Path, shown: str) -> None:
 @contextmanager
 def whole_folder(target: Path, file_names: Sequence[str], force: bool) -> Iterator[Path]:
     """A fresh folder to write into; it becomes `target` when the block ends well and vanishes when it does not."""
-    refuse_existing(target, file_names, force)
+    refuse_existing_folder(target, file_names, force)
     target = target.absolute()  # `.` has no name to put beside
     partial = _beside(target, "partial")
     try:

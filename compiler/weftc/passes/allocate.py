@@ -3,8 +3,9 @@
 A register is a range of columns of one stream. A slot holds it from the block that fills it to the last that reads it;
 fields, constants and slots that are kept up to date have columns of their own.
 
-before    step 1: ~1 = head ...      step 2: ~2 = head ...      both of width 2, on points
-after     step 1: ~1 = head ...      step 2: ~1 = head ...
+spec      tokens i, l in s inputs x[i] : R layer a[i] = exp(mean[l] x[l]) then b[i] = exp(mean[l] a[l]) outputs b
+before    step 1: ~ and exp(~)      step 2: ~ and exp(~)
+after     step 1: ~1 and ~2         step 2: ~1 and ~2
 """
 
 from __future__ import annotations

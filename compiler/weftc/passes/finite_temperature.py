@@ -8,6 +8,10 @@
 
 y is a field that such a choice writes; it holds shares now. The result is a spec like any other: the interpreter gives
 its meaning, the compiler its transformer. How far it is from the original depends on the margins of the scores.
+
+spec      tokens i in points, j in cs : k inputs x[i] : R, c[j] : R layer y[i,j] = argmin[j] |x[i] - c[j]| outputs y
+before    y[i,j] = argmin[j](|x[i] - c[j]|)
+after     y[i,j] = softmax[j](-50 * |x[i] - c[j]|)
 """
 
 from __future__ import annotations

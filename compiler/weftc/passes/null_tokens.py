@@ -4,8 +4,14 @@ As a token of the key stream it is 0 in every slot but its own: `null` holds 1 a
 `null #S` and `null 1/#S` take the value. Every other dot product with it is 0. Heads that should not see it read the
 slot of ones, which is 0 there.
 
-before    head pairs <- pairs  softmax      score <u, 10 1>                   self  score 0, ~1 += 0.09 1
-after     head pairs <- pairs  softmax      score <u, 10 1>      value ~1 += 0.09 null
+spec      tokens i, l in s inputs x[i] : R layer m[i] = (sum[l] exp(x[i]*x[l])) / (1 + sum[l] exp(x[i]*x[l])) outputs m
+before    head s <- s  softmax
+              score <x, x>
+              value ~1 += 1
+              self  score 0
+after     head s <- s  softmax
+              score <x, x>
+              value ~1 += 1
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 There are as many levels of attention as the longest chain of heads. A head that brings values to several levels runs
 once, as late as all who read them allow. The commit is folded into the last heads when nothing stands between them:
 
-before    head centers <- points: value ~1 += x      set c := 1/2 ~1 + 1/2 c
-after     head centers <- points: value c += 1/2 x   set c := 1/2 c
+spec      tokens i in points, j in cs : k inputs x[i] : R, c[j] : R layer c[j] = c[j]/2 + (mean[i] x[i])/2 outputs c
+before    head cs <- points  ~1 += x         set c := 1/2 c + 1/2 ~1
+after     head cs <- points  c += 1/2 x      set c := 1/2 c
 """
 
 from __future__ import annotations

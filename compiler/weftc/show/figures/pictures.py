@@ -116,10 +116,10 @@ def plot(
 
     if path is not None:
         from weftc.show.figures.saving import format_of
-        from weftc.show.page.writing import refuse_existing
+        from weftc.show.page.writing import refuse_existing_file
 
         format_of(path)
-        refuse_existing(Path(path), force)
+        refuse_existing_file(Path(path), force)
     one = subject_of(target, data, dims=dims, params=params, layers=layers, seed=seed, progress=progress, **styles)
     drawn = picture(one, what or usual(one.inputs), PictureOptions(width, tuple(heads), plane))
     if path is not None:

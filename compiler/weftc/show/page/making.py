@@ -126,9 +126,9 @@ def report(
     '<!doctype html>'
     """
     if path is not None:
-        from weftc.show.page.writing import refuse_existing
+        from weftc.show.page.writing import refuse_existing_file
 
-        refuse_existing(Path(path), force)
+        refuse_existing_file(Path(path), force)
     model = _model(target)
     if model is None:
         assert not isinstance(target, Checkpoint)

@@ -9,7 +9,7 @@ from weftc.core.source import printable
 from weftc_runtime.format.whole_file import whole_file
 
 
-def refuse_existing(path: Path, force: bool, flag: str = "force=True") -> None:
+def refuse_existing_file(path: Path, force: bool, flag: str = "force=True") -> None:
     """Says why a file cannot be written, before any work is done for it."""
     shown = printable(str(path))
     if not path.parent.is_dir():
