@@ -22,7 +22,7 @@ from weftc.core.words import did_you_mean
 STYLE_HELP = {
     "scores": "distance attention, or dot products on lifted embeddings",
     "centre": "whether distances are shifted by the mean of the data before they are expanded into dot products",
-    "hardmax": "a choice of one as an argmax, or as a sharp softmax (see --sharpness)",
+    "hardmax": "a choice of one as an argmax, or as a sharp softmax (see --sharpness); erasing heads stay choices",
     "erase": "whether slots are cleared linearly or by self-attention, as the papers print it (needs distinct tokens)",
     "members": "whether `where y[i,j]` is a mask, or an offset in the weights that keeps foreign tokens out",
     "null": "a null key of the query's own, or a null token among the keys (needs --scores dot)",

@@ -32,7 +32,7 @@ ROWS: dict[str, list[tuple[str, dict[str, Any]]]] = {  # row of the table -> wha
     "5* trimmed, starred": [("trimmed_kmeans", {"scores": "dot"}), ("sphere trimmed", {}), ("sphere percentile", {})],
     "6 robust": [("robust_kmeans", {}), ("robust_softmax", {}), ("robust_two_stage", {})],
     "6* robust, starred": [("robust_kmeans", {"scores": "dot"}), ("sphere robust", {})],
-    "7 medoids": [("kmedoids", {})],
+    "7 medoids": [("kmedoids", {}), ("gumbel_softmax", {})],
     "7* medoids, starred": [("kmedoids", {"scores": "dot"}), ("sphere medoids", {})],
 }
 
