@@ -55,14 +55,15 @@ def trainable(
     dtype: torch.dtype | str | None = None,
     sharpness: float | None = None,
     choices: Choices = "exact",
-    scores: Literal["l2", "dot"] = "l2",
+    scores: Literal["l2", "dot"] = "dot",
     centre: Literal["auto", "on", "off"] = "auto",
 ) -> Trainable:
     """A spec with `learn` parameters, ready to be trained in torch; `params` gives values, or where learning starts.
 
     No gradient goes through a choice (`argmax`, ...). With a `sharpness` every choice is a softmax of so many times its
     score; with `choices="straight-through"` it is made as it is, and its gradient is that of such a softmax, at the
-    sharpness given, or 1. What is learned belongs to the spec as it is: `harden` says what becomes of it.
+    sharpness given, or 1. What is learned belongs to the spec as it is. Distances are inner products while training,
+    which is faster; `scores="l2"` takes them from differences.
     """
     checked = checked_spec(spec)
     found = learned(checked)
