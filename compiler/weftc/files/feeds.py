@@ -20,11 +20,10 @@ from weftc.core.errors import InputError
 from weftc.core.source import printable
 from weftc.core.types import Checked, FieldType
 from weftc.core.words import did_you_mean
-from weftc.files.table import Reading
 
 if TYPE_CHECKING:
     from weftc.files.preparing import Scaling
-    from weftc.files.table import DataTable, TextColumns
+    from weftc.files.table import DataTable, Reading, TextColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,8 @@ def gather(
 
     `part`: which of how many parts of every open set this process reads, unless all rows are looked at together.
     """
+    from weftc.files.table import Reading
+
     paths = _assign(checked, options.data, options.init)
     columns = _of_inputs(checked, "--columns", options.columns, paths)
     ids = _of_inputs(checked, "--id", options.id, paths)
