@@ -269,17 +269,22 @@ struct KeptSoft : Instruction {
     Side side;
     problem.side(problem.worker(0), head.still, true, out.rows, side);
     const int32_t features = head.still.features;
+    side.largest = largest_size(side.number.data(), (int64_t)side.number.size());
     std::vector<Lane> keys((size_t)(out.wide / LANES) * features);
+    std::atomic<bool> good{true};
     bool whole = in_parts(team, out.columns, 1024, [&](int64_t first, int64_t last, int who) {
-      for (int64_t at = first; at < last; at += LANES)
-        problem.features(problem.worker(who), problem.block(at, last), head.still, false, keys.data() + at / LANES * features);
+      for (int64_t at = first; at < last; at += LANES) {
+        const Block block = problem.block(at, last);
+        Lane* lanes = keys.data() + at / LANES * features;
+        problem.features(problem.worker(who), block, head.still, false, lanes);
+        if (!in_range(head.still, lanes, block.many, side.largest)) good = false;
+      }
     });
     std::copy(room.other.begin(), room.other.begin() + out.columns, out.column_base.begin());
     const Scorer scorer{head.still, side, true};
     const int64_t each = part_rows(out.padded_rows()), parts = (out.padded_rows() + each - 1) / each;
     std::vector<Real> most(parts * out.wide);  // the largest entries of the columns, part by part
-    std::atomic<bool> good{true};
-    whole = whole && team.ranges(out.padded_rows(), each, [&](int64_t first, int64_t last, int) {
+    whole = whole && good && team.ranges(out.padded_rows(), each, [&](int64_t first, int64_t last, int) {
       std::vector<Lane> scores(out.wide / LANES);
       Real* high = most.data() + first / each * out.wide;
       for (int64_t row = first; row < last; row++) {

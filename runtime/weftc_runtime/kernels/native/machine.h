@@ -187,6 +187,7 @@ struct Side {
   int64_t tokens = 0;
   int32_t width = 0;
   std::vector<double> number;
+  double largest = 0;  // of them by size, where it was asked for
   std::vector<int32_t> used, start;  // (tokens, parts): features that are not 0, of inner products only
 
   const double* row(int64_t token) const { return number.data() + token * width; }

@@ -182,10 +182,12 @@ struct Sums {
     sides.resize(heads.size()), found.resize(heads.size()), sums.resize(heads.size()), room.parts.resize(parts);
     for (size_t h = 0; h < heads.size(); h++) {
       problem.side(problem.worker(0), heads[h].score, true, queries, sides[h]);
+      sides[h].largest = largest_size(sides[h].number.data(), (int64_t)sides[h].number.size());
       found[h].resize(parts * queries), sums[h].resize(parts * queries * heads[h].sums());
     }
     const uint64_t base = problem.serial;
     problem.serial += keys;
+    std::atomic<bool> good{true};
     const bool whole = team.ranges(keys, each, [&](int64_t first, int64_t last, int who) {
       Worker& worker = problem.worker(who);
       std::vector<OfHead<Single>> own;
@@ -198,6 +200,7 @@ struct Sums {
           const Head& head = heads[h];
           const Lane* lanes = problem.features_at(worker, block, head.score, false, own[h].lanes.data());
           const Lane* values = problem.rows_at(worker, block, head.value, own[h].values.data());
+          if (!in_range(head.score, lanes, block.many, sides[h].largest)) good = false;
           const Scorer scorer{head.score, sides[h], true};
           for (int64_t q = 0; q < queries; q++) {
             Eight s[EIGHTS];
@@ -212,7 +215,7 @@ struct Sums {
           found[h][place].take(own[h].adding.of[q], sums[h].data() + place * heads[h].sums());
         }
     });
-    if (!whole) return false;
+    if (!whole || !good) return false;
     for (size_t h = 0; h < heads.size(); h++) {
       const Head& head = heads[h];
       std::vector<double>& out = problem.outs[head.out];
@@ -239,6 +242,7 @@ struct Sums {
     Side& side = room.sides[0];
     std::vector<double>&values = room.values, &scores = room.scores, &own = room.own;
     problem.side(problem.worker(0), head.score, false, keys, side);
+    side.largest = largest_size(side.number.data(), (int64_t)side.number.size());
     if (!head.number) problem.numbers(problem.worker(0), head.value, keys, values);
     if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, scores);
     if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, own);
@@ -256,6 +260,7 @@ struct Sums {
       for (int64_t at = first; at < last; at += LANES) {
         const Block block = problem.block(at, last);
         problem.features(worker, block, head.score, true, lanes.data());
+        if (!in_range(head.score, lanes.data(), block.many, side.largest)) good = false;
         Eight peak[EIGHTS];
         for (int i = 0; i < EIGHTS; i++) peak[i] = every(NONE);
         std::fill(sum.begin(), sum.end(), Exactly{});
@@ -356,6 +361,7 @@ struct MemberSoft : Instruction {
     sorted.sort(problem, classes, head.keys);
     Side side;
     problem.side(problem.worker(0), head.score, true, queries, side);
+    side.largest = largest_size(side.number.data(), (int64_t)side.number.size());
     std::vector<double> scores, own;
     if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, scores);
     if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, own);
@@ -373,6 +379,7 @@ struct MemberSoft : Instruction {
         const Block block{list + at, 0, (int)std::min<int64_t>(LANES, many - at), 0};
         problem.features(worker, block, head.score, false, lanes.data());
         problem.rows(worker, block, head.value, values.data());
+        if (!in_range(head.score, lanes.data(), block.many, side.largest)) good = false;
         Eight s[EIGHTS];
         scorer(q, lanes.data(), s);
         adding.of[0].block(head, s, values.data(), block.many, -1, q);
@@ -409,6 +416,8 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
   making.features.resize(group.score.features), making.scores.resize(keys), making.weights.resize(keys);
   made.slots.resize(group.slots.size());
   problem.features(worker, block, group.score, true, making.features.data());
+  if (!in_range(group.score, making.features.data(), block.many, snapshot.keys.largest))
+    for (Lane& lane : making.features) std::fill(lane.v, lane.v + LANES, std::nan(""));
   bool shifted = false, weighed = false;
   for (const LazyHead& head : group.heads) {
     shifted |= head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
@@ -498,6 +507,7 @@ void take_snapshot(Problem& problem, int32_t number) {
   const LazyGroup& group = problem.machine.groups[number];
   Snapshot& out = problem.snapshots[number];
   problem.side(problem.worker(0), group.score, false, problem.tokens[group.keys], out.keys);
+  out.keys.largest = largest_size(out.keys.number.data(), (int64_t)out.keys.number.size());
   out.values.resize(group.heads.size());
   for (size_t h = 0; h < group.heads.size(); h++)
     if (group.heads[h].value.count())

@@ -132,6 +132,32 @@ struct Two {
   double sum() const { return high + low; }
 };
 
+// The largest of some numbers by size; infinite where one is no number.
+inline double largest_size(const double* numbers, int64_t many) {
+  double most = 0;
+  bool lost = false;
+  for (int64_t i = 0; i < many; i++) {
+    const double size = std::fabs(numbers[i]);
+    most = size > most ? size : most;
+    lost |= !(size - size == 0);
+  }
+  return lost ? -NONE : most;
+}
+
+// Whether no score of tokens whose features are at most that large can leave the range of float64: one that does is no
+// key that is missing, though both are -inf.
+inline bool in_range(const Score& score, double features) {
+  double most = 0;
+  for (const Part& part : score.parts)
+    most += std::fabs(part.coefficient) * 4 * part.query.count() * features * features * (part.side ? 1 + features : 1);
+  return most < 1e300;
+}
+
+inline bool in_range(const Score& score, const Lane* lanes, int many, double others) {
+  for (int32_t f = 0; f < score.features; f++) others = std::max(others, largest_size(lanes[f].v, many));
+  return in_range(score, others);
+}
+
 // The score of one token of a side with 64 of the other.
 struct Scorer {
   const Score& score;
