@@ -44,12 +44,31 @@ class HeadEncoder:
         self.outs = self.rankings = 0
         self.instructions: list[Instruction] = []
 
+    def _check_distinct(self, head: Head) -> None:
+        """A token attends to itself alone where no other is equal: a condition says so of what the score compares."""
+        part = head.score.parts[0]
+        if part.kind != "l2":
+            return
+        stream = self.flow.streams[head.query]
+        rows = [
+            [column for column, factor in enumerate(row) if factor]
+            for row in table(self.flow.prepared.tensors[part.q]).tolist()
+        ]
+        compared = {row[0] for row in rows if len(row) == 1}
+        for condition in self.flow.program.conditions:
+            slots = [stream.slot(slot) for slot in condition.slots] if condition.stream == head.query else []
+            columns = {column for slot in slots for column in range(slot.offset, slot.offset + slot.width)}
+            if condition.kind == "distinct" and columns and columns <= compared:
+                return
+        raise Uncovered(f"head {head.name} looks for the token itself, and another may be equal")
+
     def head(self, plan: HeadPlan, out: int, path: str) -> None:
         if plan.strategy == "segment":
             self._gather(plan, out, path)
         elif plan.strategy == "members":
             self._members(plan, out, path)
-        elif plan.strategy == "self":  # tokens are distinct: conditions say so
+        elif plan.strategy == "self":
+            self._check_distinct(plan.head)
             narrow, code = self.flow.prepared.head(plan.head), Code()
             code.add(OWN, self.flow.order[plan.head.query], out)
             code.rows(self.rows.values(plan.head, narrow))
