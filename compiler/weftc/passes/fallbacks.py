@@ -75,8 +75,15 @@ def _there(cx: Context, opening: Opening) -> Poly:
     if isinstance(opening, Poly):
         return opening
     rule, query, key = opening
-    weighs = replace(rule, how=replace(rule.how, kind="softmax")) if rule.kind in ("lse", "max") else rule
-    return total(cx, PendingSum(query, key, weighs.with_last()))
+    return total(cx, PendingSum(query, key, _weights_of(rule).with_last()))
+
+
+def _weights_of(rule: HeadRule) -> HeadRule:
+    """A rule with weights that add up to 1 where the same keys count."""
+    if rule.kind not in ("lse", "max"):
+        return rule
+    score = rule.score if rule.kind == "lse" else Poly().frozen
+    return replace(rule, how=replace(rule.how, kind="softmax"), score=score)
 
 
 def needed(cx: Context, p: Poly, noted: Sequence[Opening], more: Sequence[Opening]) -> Poly:
@@ -96,13 +103,16 @@ def needed(cx: Context, p: Poly, noted: Sequence[Opening], more: Sequence[Openin
 def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = ()) -> Poly:
     """p else fallback; `noted` is what may leave p without a value."""
     names = {v for q in (p, fallback) for a in q.atoms if isinstance(a, Dot) and (v := _column(a)) is not None}
+    by_column = False
     if len(names) == 1 and not any(
         isinstance(a, Weight | Exp | Applied | KeptDistance) for q in (p, fallback) for a in q.atoms
     ):
         (name,) = names
         whole, other = _without(p, name), _without(fallback, name)
         if whole is not None and other is not None and name.axis not in whole.axes | other.axes:
-            return otherwise(cx, whole, other, noted).dot(Poly.atom(name))
+            if whole.width or not other.width:
+                return otherwise(cx, whole, other, noted).dot(Poly.atom(name))
+            by_column = True  # one number, else a row: as many numbers
     open_sums = [a for a in p.atoms if isinstance(a, PendingSum) and a.rule.may_be_empty]
     nested = [
         v
@@ -124,6 +134,7 @@ def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = (
     rest = Poly({m: c for m, c in p.terms.items() if m not in own})
     plain = (
         not nested
+        and not by_column
         and len(rules) == 1
         and all(m in p.terms for m in own)
         and not set(open_sums) & set(rest.atoms)
@@ -150,7 +161,7 @@ def _product_else(cx: Context, p: Poly, fallback: Poly, sums: list[PendingSum]) 
 
 def emptiness(cx: Context, rule: HeadRule, query: Axis, key: Axis) -> Poly:
     """1 where no key counts, else 0."""
-    return total(cx, PendingSum(query, key, rule.with_last(), own=Poly.const(1).frozen, empty=0))
+    return total(cx, PendingSum(query, key, _weights_of(rule).with_last(), own=Poly.const(1).frozen, empty=0))
 
 
 def _column(a: Dot) -> OneHotId | None:

@@ -250,7 +250,8 @@ class NativeMachine:
             now = self._now(0)
             found: dict[str, dict[str, SlotValue]] = {}
             for at, slot in enumerate(self.plan.slots):
-                if slot.place in self.plan.written and slot.kind != LAZY and now[at] != before[at]:
+                written = slot.place in self.plan.written and slot.kind != LAZY
+                if written and (now[at] != before[at] or slot.role == "scratch"):  # scratch is written over in place
                     held = self._lying(at, now[at], 0)
                     found.setdefault(slot.place[0], {})[slot.place[1]] = _copied(held)
             if last:
