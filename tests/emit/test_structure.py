@@ -38,7 +38,7 @@ def structures(draw: st.DrawFn) -> Structured:
 
 
 @given(structures(), st.integers(1, 6))
-@settings(max_examples=150)
+@settings(max_examples=100, deadline=None)
 def test_every_operation_is_that_of_dense_matrices(one: Structured, times: int) -> None:
     dense = one.dense()
     entry_by_entry = np.zeros(one.shape)
@@ -56,7 +56,7 @@ def test_every_operation_is_that_of_dense_matrices(one: Structured, times: int) 
 
 
 @given(structures())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_lift_is_an_isometry_into_the_vectors_that_sum_to_zero_with_entries_rounded_once(one: Structured) -> None:
     getcontext().prec = 60
     dense, d = one.dense(), one.rows
