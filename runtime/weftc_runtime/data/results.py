@@ -20,12 +20,24 @@ SHOWN = 20  # symbols
 class OneHot:
     """A one-hot output: which column is 1 in every row, -1 where none is (padding, or not computed yet)."""
 
-    __slots__ = ("columns", "dtype", "indices", "symbols")
+    __slots__ = ("columns", "dtype", "held", "symbols")
 
     def __init__(
         self, indices: Tensor, columns: int, dtype: torch.dtype = torch.float64, symbols: tuple[str, ...] = ()
     ) -> None:
-        self.indices, self.columns, self.dtype, self.symbols = indices, columns, dtype, symbols
+        self.held, self.columns, self.dtype, self.symbols = (
+            indices,
+            columns,
+            dtype,
+            symbols,
+        )  # held: in any integer type
+
+    @property
+    def indices(self) -> Tensor:
+        """Which column is 1, in int64."""
+        if self.held.dtype != torch.int64:
+            self.held = self.held.to(torch.int64)
+        return self.held
 
     def tolist(self) -> Any:
         """The symbols of a vocabulary, None for padding; without one, rows of zeros and ones."""
@@ -37,7 +49,7 @@ class OneHot:
     @property
     def shape(self) -> torch.Size:
         """The shape of the dense form."""
-        return torch.Size([*self.indices.shape, self.columns])
+        return torch.Size([*self.held.shape, self.columns])
 
     def dense(self) -> Tensor:
         """The rows as zeros and ones."""
@@ -52,10 +64,10 @@ class OneHot:
         return self.numpy().astype(dtype) if dtype is not None else self.numpy()
 
     def __len__(self) -> int:
-        return len(self.indices)
+        return len(self.held)
 
     def __getitem__(self, index: Any) -> OneHot:
-        return OneHot(self.indices[index], self.columns, self.dtype, self.symbols)
+        return OneHot(self.held[index], self.columns, self.dtype, self.symbols)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OneHot):
@@ -132,9 +144,10 @@ class Outputs(_Named):
             yield from (value.rows(slice(at, min(value.count, at + size))) for at in range(0, value.count, size))
             return
         value = self[name]
-        whole = value.indices if isinstance(value, OneHot) else value
+        whole = value.held if isinstance(value, OneHot) else value
         rows = whole.reshape(whole.shape[0] if whole.dim() else 1, -1)
-        yield from rows.split(max(1, entries // max(1, rows.shape[1])))
+        for block in rows.split(max(1, entries // max(1, rows.shape[1]))):
+            yield block.to(torch.int64) if isinstance(value, OneHot) else block
 
 
 Later = Mapping[Literal["final", "objective"], Lazy]

@@ -436,7 +436,7 @@ class Run:
                 return None
             parts.append(held.index)
         if not self.batch.batched:
-            return parts[0].to(torch.int64)
+            return parts[0]
         rows = parts[0] if len(parts) == 1 else torch.cat(parts)
         return self.batch.layouts[stream].placed(rows.to(torch.int64), -1)
 
