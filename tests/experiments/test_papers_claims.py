@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
-from pages import ROOT
+from pages import ROOT, fenced, files
 from weftc.api import load
 from weftc.compiling import checked_spec, compile
+from weftc.emit.cost import program_cost
 from weftc.emit.matrices import Array
 from weftc.verification.steps.stepwise import Stepwise
 from weftc.verification.temperature.calibration import calibrate
 from weftc.verification.temperature.certificate import Certifier
 
+BLOCKS = fenced("docs/papers.md")
 PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 
 
@@ -32,6 +35,41 @@ def near(found: float, stated: str) -> bool:
 def softmax(scores: Array) -> Array:
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+# ---- how large -------------------------------------------------------------------------------------------------------
+
+SIZES = rows("construction | place | levels, heads, networks | columns | Weft's")
+DIMENSIONS = ((3, 2), (4, 3), (6, 2), (9, 5))  # EM assumes k < d
+
+
+def counts(levels: str, columns: str, d: int, k: int) -> list[list[int]]:
+    """What two cells say for these dimensions, one head for each M: levels, heads, networks; columns by stream."""
+    products = [re.sub(r"(?<=[\dk])(?=[dkM])", "*", cell) for cell in (levels.replace(", ", ","), columns)]
+    return [
+        [int(eval(part, {}, {"d": d, "k": k, "M": 1})) for part in cell.split(mark)]
+        for cell, mark in zip(products, (",", ";"), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("row", SIZES, ids=lambda row: str(row[4]))
+def test_sizes_are_as_tabulated_and_larger_ones_explained(row: list[str]) -> None:
+    _, _, *papers, command, levels, columns, reason = row
+    name, *said = command.strip("`").split()
+    checked = checked_spec(files(BLOCKS).get(name, name))
+    styles: dict[str, Any] = {key.removeprefix("--"): value for key, value in zip(said[::2], said[1::2], strict=True)}
+    larger = False
+    for d, k in DIMENSIONS:
+        dims = {"d": d} | ({"k": k} if "k" in checked.dims else {})
+        made = compile(checked, dims, **styles)
+        cost = program_cost(made.program, made.tensors)
+        found = [[cost.levels, cost.heads, cost.feed_forwards], list(cost.widths.values())]
+        assert found == counts(levels, columns, d, k)
+        printed = counts(papers[0], papers[1], d, k)
+        larger |= any(
+            a > b for ours, theirs in zip(found, printed, strict=True) for a, b in zip(ours, theirs, strict=True)
+        )
+    assert larger == bool(reason)
 
 
 # ---- offsets ---------------------------------------------------------------------------------------------------------
