@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pages import ROOT, Session, fenced, files, misquoted, requote, sessions, words
-from weftc.api import interpret, load
+from weftc.api import check, interpret, load
 from weftc.cli import main
 from weftc.compiling import compile
 from weftc.emit.matrices import Array
@@ -25,7 +25,7 @@ PATH = ROOT / "docs" / "papers.md"
 PAGE = PATH.read_text(encoding="utf-8")
 BLOCKS = fenced("docs/papers.md")
 SESSIONS = sessions(BLOCKS)
-NAMES = set(names(""))
+NAMES = {*names(""), *names("papers")}
 CONDITIONS = {"pairwise distinct": "distinct", "below a bound": "bounded", "margins": "margin"}
 
 
@@ -89,7 +89,7 @@ def test_the_map_states_the_conditions(cell: str, exact: str) -> None:
         styles: dict[str, Any] = dict(zip((o[2:] for o in options[::2]), options[1::2], strict=True))
         if "sharpness" in styles:
             styles["sharpness"] = float(styles["sharpness"])
-        dims = {"d": 2} if name in ("sinkhorn_dual", "sphere_flow", "blurring_mean_shift") else {"d": 2, "k": 3}
+        dims = {dim: size for dim, size in {"d": 2, "k": 3}.items() if dim in check(name).dims}
         kept |= {condition.kind for condition in compile(name, dims, **styles).program.conditions}
     assert kept == stated
 
@@ -191,7 +191,7 @@ def test_flows_on_the_sphere(normalised: bool) -> None:
     a = kernel @ x / (kernel.sum(axis=1, keepdims=True) if normalised else len(x))
     moved = x + t * (a - np.sum(a * x, axis=1, keepdims=True) * x)
     moved /= np.linalg.norm(moved, axis=1, keepdims=True)
-    spec = "sphere_flow" if normalised else files(BLOCKS)["energy_flow.weft"]
+    spec = "sphere_flow" if normalised else "energy_flow"
     found = load(compile(spec, {"d": 3}, {"beta": beta, "t": t}))(x=x)["points"].numpy()
     np.testing.assert_allclose(found, moved, rtol=0, atol=1e-14)
 

@@ -16,6 +16,7 @@ from weftc.emit.matrices import Array
 from weftc.verification.steps.stepwise import Stepwise
 from weftc.verification.temperature.calibration import calibrate
 from weftc.verification.temperature.certificate import Certifier
+from weftc_runtime.errors import RunError
 
 BLOCKS = fenced("docs/papers.md")
 PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
@@ -103,7 +104,21 @@ def test_what_normmax_keeps_depends_on_the_scale(scale: float) -> None:
         assert found == pytest.approx(x[:kept].mean(), rel=1e-12)
 
 
+@pytest.mark.parametrize(("delta", "least", "most"), [(5.0, 5e-3, 2e-2), (100.0, 0.0, 1e-14), (1e12, 1e-6, 1e-4)])
+def test_how_near_two_stages_are_depends_on_delta(delta: float, least: float, most: float) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    printed = load(compile("robust_two_stage", {"d": 2, "k": 3}, {"delta": delta}))(x=x, c=x[:3], e=np.eye(3), layers=3)
+    meant = load(compile("robust_softmax", {"d": 2, "k": 3}))(x=x, c=x[:3], layers=3)
+    assert least <= (printed["centers"] - meant["centers"]).abs().max() <= most
+
+
 # ---- soft shares -----------------------------------------------------------------------------------------------------
+
+
+def test_printed_linear_attention_stops_where_all_shares_underflow() -> None:
+    given = {"x": [[0.0], [1.0]], "c": [[0.5], [70.0]]}
+    with pytest.raises(RunError, match=r"token 1 of centers .*total weight is zero"):
+        load(compile("soft_linear_attention", {"d": 1, "k": 2}))(**given, layers=1)
 
 
 def test_far_centers_keep_their_means() -> None:
