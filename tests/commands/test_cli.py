@@ -231,12 +231,12 @@ def test_check_reports_all_problems(weftc: Weft, tmp_path: Path) -> None:
     assert [(p["line"], p["column"], p["end_column"]) for p in data["problems"]] == [(5, 10, 15), (5, 18, 23)]
 
 
-NO_FORM = """algorithm far "a kernel of the distance, which no attention computes between open sets"
+NO_FORM = """algorithm far "a kernel that has no value at 0, which no attention computes between open sets"
 tokens i, l in points
 inputs x[i] : R^d, h[i] : R
 param width > 0, share in (0, 1)
 layer
-  h[i] = sum[l] softmax[l](-|x[i] - x[l]|) * h[l]
+  h[i] = mean[l] (h[l] - h[i]) / |x[i] - x[l]|^2 where l != i else 0
 outputs h
 """
 
@@ -248,7 +248,7 @@ def test_check_also_finds_what_has_no_attention_form(weftc: Weft, tmp_path: Path
     assert (code, out) == (1, "")
     assert err.startswith("error[L")
     assert "far.weft:6:" in err
-    path.write_text(NO_FORM.replace("(-|x[i] - x[l]|)", "(-|x[i] - x[l]|^2 / (width + share))"))
+    path.write_text(NO_FORM.replace("|x[i] - x[l]|^2", "(|x[i] - x[l]|^2 + width + share)"))
     assert weftc("check", path)[0] == 0
 
 

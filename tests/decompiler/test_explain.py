@@ -209,7 +209,7 @@ def test_random_specs_are_read_or_not_read_but_never_read_wrongly(start: int) ->
             assert prove(weftc.compile(found.text)).verdict in PROVED, number
 
 
-@pytest.mark.parametrize("number", [76, 25])  # an output that is one number for all; one that shows no field
+@pytest.mark.parametrize("number", [25, 9])  # an output that shows no field; a function of coordinates
 def test_what_the_language_cannot_say_is_an_answer_and_no_crash(number: int) -> None:
     drawn = draw(5, number)
     found = explain(weftc.compile(drawn.checked, drawn.dims, scores="dot"))

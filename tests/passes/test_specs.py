@@ -88,4 +88,4 @@ def test_long_sweep(name: str, scores: str, size: tuple[int, int]) -> None:
 
 def test_the_registry_is_the_folder() -> None:
     assert len(NAMES) >= 3
-    assert sorted(set(NAMES)) == NAMES
+    assert sorted(set(NAMES)) == list(NAMES)

@@ -122,6 +122,8 @@ def test_couplings_are_found_by_form() -> None:
     found = {name: coupling(checked_spec(name)) for name in names()}
     places = {name: (one.place, one.row, one.column) for name, one in found.items() if one is not None}
     assert places == {
+        "partial_transport": ("output plan", "i", "j"),  # of the masses that it moves, as the next one
+        "unbalanced_transport": ("output plan", "i", "j"),
         "sinkhorn_dual": ("output plan", "s", "t"),
         "sinkhorn_log": ("output plan", "i", "j"),
         "sort": ("equation of u", "s", "t"),

@@ -18,7 +18,7 @@ from weftc_runtime.format.program import Attend
 
 
 @pytest.mark.parametrize("scores", CHOICES["scores"])
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", names(""))
 def test_edited_values_are_caught(name: str, scores: str) -> None:
     checked = checked_spec(name)
     model = compile(checked, default_dims(checked), scores=scores)  # type: ignore[arg-type]

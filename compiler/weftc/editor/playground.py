@@ -106,9 +106,9 @@ def _scalars(checked: Checked) -> list[FieldType]:
 
 def _widths(checked: Checked) -> set[str]:
     """Dimensions that are the width of a vector the page draws or fills in: two, as the plane has."""
-    return {one.width for one in checked.fields.values() if isinstance(one.width, str)} - {
-        size for size in checked.sets.values() if isinstance(size, str)
-    }
+    drawn = {one.width for one in _brushes(checked) if isinstance(one.width, str)}
+    sizes = {size for size in checked.sets.values() if isinstance(size, str)}
+    return drawn | {one.width for one in checked.fields.values() if isinstance(one.width, str)} - sizes
 
 
 # ---- running ---------------------------------------------------------------------------------------------------------
@@ -273,7 +273,10 @@ def _read_pattern(
     """The weights of a weighting on given fields, rows that have none as zeros; nothing where noise decides."""
     checked = interpreter.checked
     rows = sorted(free(node) - {node.index})
+    noises = {one.target.name for one in checked.spec.random}
     if node.noise is not None or len(rows) != 1 or {rows[0], node.index} - set(checked.index):
+        return
+    if noises & names_read(checked, node):
         return
     target = ast.Ref(node.span, "pattern", (rows[0], node.index))
     body = ast.Else(node.span, node, ast.Num(node.span, 0.0))
