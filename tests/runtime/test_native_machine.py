@@ -469,3 +469,30 @@ def test_a_batch_runs_in_lots_and_forgets_what_only_saves_work(monkeypatch: pyte
     found = model(x=x, c=c, layers=2)["centers"].numpy()
     assert model.report.backend == "planned"
     assert np.array_equal(found, x.mean(1, keepdims=True))
+
+
+MEMBERS = """algorithm members
+tokens  l in points
+        j in centers : k
+inputs  x[l] : R^d
+        c[j] : R^d
+layer
+  y[l,j] = argmin[j] |x[l] - c[j]|^2
+  then
+  c[j] = mean[l] x[l] by argmin[l](|x[l] - c[j]|^2 where y[l,j] TIES) else c[j]
+  n[j] = mean[l] x[l] by argmin[l](1 where y[l,j] TIES) else c[j]
+outputs c, n
+"""
+
+
+@pytest.mark.parametrize("ties", ["", "ties split", "ties within 0.5"])
+def test_ties_among_members_go_where_the_spec_says(ties: str) -> None:
+    model = weftc.load(weftc.compile(MEMBERS.replace("TIES", ties), dims={"k": 3, "d": 1}))
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        x = rng.integers(-3, 4, size=(int(rng.integers(2, 40)), 1)).astype(float)
+        c = rng.integers(-2, 3, size=(3, 1)) / 2
+        meant = weftc.interpret(MEMBERS.replace("TIES", ties), {"x": x, "c": c}, layers=1, dims={"k": 3})
+        found = model(x=x, c=c, layers=1)
+        assert found["c"].tolist() == meant["c"].tolist()
+        assert found["n"].tolist() == meant["n"].tolist()

@@ -247,6 +247,10 @@ class HeadEncoder:
             return 3, 1, 1
         if weighting.count is not None:
             return 0, weighting.count, 1
+        if weighting.kind == "argmax" and weighting.epsilon:
+            raise Uncovered("keys within a tolerance of the best are not ranked")
+        if weighting.kind == "argmax":  # all of the best share, or the first of them alone
+            return (1, 0, 1) if weighting.ties == "split" else (0, 1, 1)
         normmax = weighting.kind == "normmax"
         share = Fraction((weighting.gamma if normmax else weighting.percent) or 0) / (1 if normmax else 100)
         if max(share.numerator, share.denominator) >= 1 << 62:
