@@ -262,8 +262,12 @@ class Campaign:
         """One mutant; what it was is named in the tally if something is wrong."""
         rng = random.Random(f"{self.seed} {number}")
         models = originals(rng.choice((1, 1, 2)))
-        name, made = models[rng.randrange(len(models))]
-        changed = next(one for one in (mutant(made, rng, self.kind) for _ in range(1000)) if one is not None)
+        changed = None
+        while changed is None:  # not every model can be changed in every way: some have no sizes
+            name, made = models[rng.randrange(len(models))]
+            changed = next(
+                (one for one in (mutant(made, rng, self.kind) for _ in range(1000)) if one is not None), None
+            )
         where = f"{self.seed}:{number} {name}: {changed.change}"
         try:
             self.tally.counts["mutants"] += 1

@@ -7,6 +7,7 @@ Mutants are drawn anew every day, and a failure names its seed and number: `pyth
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -35,7 +36,11 @@ def run(kind: str | None, first: int, count: int, judged: float = 0.3, verified:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_changes_the_function_is_not_accepted(kind: str) -> None:
     many = {"tensor": 160, "program": 180, "text": 50, "head": 60, "feed-forward": 30, "sizes": 20}[kind]
-    counts = run(kind, 0, many, judged=0.3 if many > 30 else 1.0).tally.counts
+    counts = Counter[str]()
+    for first in range(0, 6 * many, many):  # most feed-forwards that are added change nothing: until one does
+        counts += run(kind, first, many, judged=0.3 if many > 30 else 1.0).tally.counts
+        if counts["changed, not shown"]:
+            break
     assert counts["changed, not shown"]  # the judge sees differences
     assert kind in ("sizes", "text") or counts["same, proved"]
 
