@@ -324,7 +324,10 @@ class SpecWriter:
             fresh, inside = self._open(counted[1], names)
             ((mono, _),) = opened(counted[2], fresh).items()
             return f"(sum[{inside[fresh]}] 1{self._where([{mono: Fraction(1)}, _all(facts)], inside)})"
-        index = min(one for a in facts for one in free(a))
+        about = [one for a in facts for one in free(a)]
+        if not about:
+            raise Unspeakable("a condition about no token")
+        index = min(about)
         (home,) = (home for home, used in self.used.items() if names[index] in used)
         fresh, inside = self._open(home, names)
         return f"(sum[{inside[fresh]}] 1{self._where([atom('same', home, index, fresh), _all(facts)], inside)})"
