@@ -151,9 +151,29 @@ def test_sums_beyond_the_whole_numbers_of_a_double(rows: int) -> None:
     assert found[0].tolist() == [math.fsum(column) for column in data.T.tolist()]
 
 
-def test_more_rows_than_64_bits_hold_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("total", [1 << 26, 1 << 40])
+@pytest.mark.parametrize("rows", [300, 70_000])
+def test_sums_that_have_room_for_very_many_rows(rows: int, total: int) -> None:
+    """Pieces then have fewer bits, 35 or 21, and some numbers need more than two of them."""
     kernels = library()
     assert kernels is not None
-    data = torch.ones(10, 1)
-    monkeypatch.setattr(sums_module, "MOST", 9)
-    assert NativeSums.of(kernels, data, 1, 1.0) is None
+    generator = torch.Generator().manual_seed(4)
+    data = torch.randn(rows, 3, generator=generator, dtype=torch.float64).pow(7)
+    found = NativeSums.of(kernels, data, 4, kernels.peak(data, 1), total=total)
+    assert found is not None
+    labels = torch.randint(-1, 4, (rows,), generator=generator, dtype=torch.int32)
+    for _ in range(2):
+        sums = found.sums(labels)
+        assert sums is not None
+        assert sums.tolist() == [[math.fsum(data[labels == s, c].tolist()) for c in range(3)] for s in range(4)]
+        labels = labels.roll(1)
+
+
+@pytest.mark.slow
+def test_more_rows_than_64_bits_hold_the_largest_pieces_of() -> None:
+    """2^27 + 3 equal numbers: their sum is one product."""
+    rows, number = (1 << 27) + 3, 2.0 - 2.0**-23
+    data = torch.tensor([[number]], dtype=torch.float32).expand(rows, 1)
+    found = summed(data, 2).means(torch.ones(1, dtype=torch.int32).expand(rows).contiguous())
+    assert found is not None
+    assert found[:, 0].tolist() == [0.0, number]

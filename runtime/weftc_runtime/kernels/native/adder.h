@@ -1,7 +1,8 @@
 // Exact sums over segments: numbers carry the label of their sum, and every sum is rounded once, whatever the order.
 //
-// A number is cut into pieces, multiples of 2^unit, 2^(unit - BITS), ..., which are added as integers: 64 bits hold
-// those of 2^25 rows that come and go. Rows whose label changes are taken from one sum and added to another.
+// A number is cut into pieces, multiples of 2^unit, 2^(unit - bits), ..., which are added as integers: the more rows
+// there are, the fewer bits a piece has, so that 64 bits hold those of all rows that come and go. Rows whose label
+// changes are taken from one sum and added to another.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +65,7 @@ Real peak(const Real* data, int64_t stride, int64_t first, int64_t last, int64_t
   return found;
 }
 
-constexpr int BITS = 36;  // of a piece
+constexpr int BITS = 36;  // of a piece at most
 constexpr int64_t SHARE = 8192;  // rows that a thread takes at a time
 constexpr int64_t FETCHED = 8;   // rows ahead
 constexpr int NEAR = 2;   // pieces that every thread sums by itself; more are rare
@@ -89,6 +90,7 @@ extern "C" struct WeftSegments {
   int32_t top;                   // all numbers, times their weights, are below 2^top
   int32_t levels;                // pieces that the sums have room for
   int32_t threads;
+  int64_t total;                 // rows that 64 bits must hold the pieces of: `rows` or more
   int32_t divide;                // whether `out` is means: sums over the number of rows, 0 where there are none
   int64_t* sums;                 // (levels, segments, columns)
   int64_t* counts;               // (segments)
@@ -101,11 +103,18 @@ extern "C" struct WeftSegments {
 
 namespace weftc {
 
+// Bits of a piece, so that twice the pieces of all rows stay below 2^63.
+inline int bits_of(const WeftSegments& s) {
+  const int rows = s.total ? 64 - __builtin_clzll((uint64_t)s.total) : 0;  // bits of their number
+  return std::min(BITS, 62 - rows);
+}
+
 template <class Real>
 struct Adder {
   WeftSegments& s;
   std::mutex& lock;
   size_t cells;
+  int width;  // of a piece
   int64_t* sum;  // (NEAR, cells): the first thread adds to the sums themselves
   std::vector<int64_t> count;
   std::vector<uint8_t> touched;
@@ -115,13 +124,13 @@ struct Adder {
   double pull[NEAR];  // adding it rounds to multiples of a unit, and its bits then count them
 
   Adder(WeftSegments& segments, std::mutex& mutex, int thread)
-      : s(segments), lock(mutex), cells((size_t)segments.segments * segments.columns),
+      : s(segments), lock(mutex), cells((size_t)segments.segments * segments.columns), width(bits_of(segments)),
         sum(thread ? segments.work + (size_t)(thread - 1) * NEAR * cells : segments.sums), count(segments.segments),
         touched(segments.segments), row(segments.weights ? segments.columns : 0) {
     for (int level = 0; level < NEAR; level++) pull[level] = std::ldexp(1.5, 52 + unit(level));
   }
 
-  int unit(int level) const { return s.top - BITS * (level + 1); }
+  int unit(int level) const { return s.top - width * (level + 1); }
 
   // Adds the pieces of a row to one sum and takes them from another; either may be none (negative).
   template <class Number>
@@ -303,21 +312,22 @@ inline double exact_sum(const std::vector<double>& terms, std::vector<double>& p
 // One sum, rounded once. Two pieces that doubles hold need one addition; larger ones are one integer of 128 bits, which
 // C++ rounds to the nearest double, ties to even. `unit`: of the lower of two pieces.
 inline double rounded(const WeftSegments& s, size_t cell, double unit, std::vector<double>& terms, std::vector<double>& parts) {
+  const int width = bits_of(s);
   const size_t cells = (size_t)s.segments * s.columns;
   const int64_t* sums = s.sums + cell;
   constexpr int64_t EXACT = (int64_t)1 << 53;
   if (s.levels == 2 && std::max(std::llabs(sums[0]), std::llabs(sums[cells])) <= EXACT)
-    return ((double)sums[0] * (double)((int64_t)1 << BITS) + (double)sums[cells]) * unit;
-  if (s.levels == 2) return (double)((Wide)sums[0] * ((Wide)1 << BITS) + sums[cells]) * unit;
+    return ((double)sums[0] * (double)((int64_t)1 << width) + (double)sums[cells]) * unit;
+  if (s.levels == 2) return (double)((Wide)sums[0] * ((Wide)1 << width) + sums[cells]) * unit;
   terms.clear();
   for (int level = 0; level < s.levels; level++) {
     int64_t rest = sums[level * cells];
     for (int at = 0; rest != 0; at++) {
       const int64_t low = rest & (((int64_t)1 << 48) - 1);
-      if (low) terms.push_back(std::ldexp((double)low, s.top - BITS * (level + 1) + 48 * at));
+      if (low) terms.push_back(std::ldexp((double)low, s.top - width * (level + 1) + 48 * at));
       rest >>= 48;
       if (rest == -1) {  // what is left of a negative number
-        terms.push_back(-std::ldexp(1.0, s.top - BITS * (level + 1) + 48 * (at + 1)));
+        terms.push_back(-std::ldexp(1.0, s.top - width * (level + 1) + 48 * (at + 1)));
         break;
       }
     }
@@ -348,7 +358,7 @@ bool add_up_as(WeftSegments& s, Team& team) {
   }
   if (!good) return false;
   const bool few = (int64_t)s.segments * s.columns < MANY;
-  const double unit = std::ldexp(1.0, s.top - 2 * BITS);
+  const double unit = std::ldexp(1.0, s.top - 2 * bits_of(s));
   const int64_t part = std::max<int64_t>(1, few ? s.segments : s.segments / (4 * s.threads));
   good = team.ranges(s.segments, part, [&](int64_t first, int64_t last, int) {
     std::vector<double> terms, parts;

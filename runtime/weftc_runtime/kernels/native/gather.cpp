@@ -108,13 +108,13 @@ struct Gather : Instruction {
       if (!(reach <= kept.reach)) kept.begun = false, kept.reach = reach;
       reach = kept.reach;
     }
-    if (!(peak * reach < 0x1p900 && reach < 0x1p900) || tokens > 1 << 25) return LAYER;
+    if (!(peak * reach < 0x1p900 && reach < 0x1p900)) return LAYER;
     if (!kept.begun) {
       sums.start_anew((int32_t)queries, writes, problem.hands);
-      sums.call.top = top_of(peak * reach), sums.call.rows = tokens;
+      sums.call.top = top_of(peak * reach), sums.call.rows = sums.call.total = tokens;
       if (weights) {
         kept.mass.start_anew((int32_t)queries, 1, problem.hands);
-        kept.mass.call.top = top_of(reach), kept.mass.call.rows = tokens, kept.mass.call.is_double = 1;
+        kept.mass.call.top = top_of(reach), kept.mass.call.rows = kept.mass.call.total = tokens, kept.mass.call.is_double = 1;
         kept.mass.call.data = &ONE, kept.mass.call.stride = 0;
       }
       kept.begun = true;

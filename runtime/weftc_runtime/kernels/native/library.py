@@ -117,6 +117,7 @@ class Segments(ctypes.Structure):
         ("top", c_int32),
         ("levels", c_int32),
         ("threads", c_int32),
+        ("total", c_int64),
         ("divide", c_int32),
         ("sums", c_void_p),
         ("counts", c_void_p),

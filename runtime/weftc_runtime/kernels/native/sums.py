@@ -13,7 +13,6 @@ from weftc_runtime.threads import cores
 
 LEVELS = (2, 12)  # pieces of a number that sums have room for: first these, then those
 LARGEST, SMALLEST = 900, -500  # exponents of the largest number that the pieces can hold
-MOST = 1 << 25  # rows whose pieces 64 bits hold
 NEAR = 2  # pieces that each thread sums by itself, as adder.h has it
 
 
@@ -32,6 +31,7 @@ class NativeSums:
     base: Tensor | None = None
     counts: Tensor = field(init=False)  # rows of every segment
     empty: int = 0  # segments without rows
+    total: int = 0  # rows that 64 bits must hold the pieces of, if more than there are
     full: bool = False  # the numbers differ by too many bits
     call: Segments = field(init=False)
     _levels: int = LEVELS[0]
@@ -41,12 +41,12 @@ class NativeSums:
 
     @classmethod
     def of(
-        cls, library: Library, data: Tensor, segments: int, peak: float, base: Tensor | None = None
+        cls, library: Library, data: Tensor, segments: int, peak: float, base: Tensor | None = None, total: int = 0
     ) -> NativeSums | None:
-        """None when the numbers are out of range, or too many."""
-        if not peak < 2.0**LARGEST or len(data) > MOST:
+        """None when the numbers are out of range."""
+        if not peak < 2.0**LARGEST:
             return None
-        made = cls(library, data, segments, peak, base)
+        made = cls(library, data, segments, peak, base, total=total)
         made.start_anew()
         return made
 
@@ -70,6 +70,7 @@ class NativeSums:
             top=max(frexp(self.peak)[1], SMALLEST) if self.peak else 0,
             levels=self._levels,
             threads=threads,
+            total=max(len(self.data), self.total),
             sums=address(sums),
             counts=address(self.counts),
             work=address(work),
