@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from weftc.show.page.making import report
     from weftc.training.trainable import trainable
     from weftc.training.training import train
+    from weftc.variants.attention import compare
     from weftc.variants.disguising import disguise
     from weftc.verification.verdict import Verdict
     from weftc_runtime import Checkpoint, Model
@@ -52,6 +53,7 @@ __all__ = [
     "catalogue",
     "check",
     "circuit",
+    "compare",
     "compile",
     "disguise",
     "distance",
@@ -74,6 +76,7 @@ _HOMES = {
     "catalogue": "weftc.files.locate",
     "check": "weftc.api",
     "circuit": "weftc.circuits.circuit",
+    "compare": "weftc.variants.attention",
     "compile": "weftc.compiling",
     "distance": "weftc.variants.distance",
     "disguise": "weftc.variants.disguising",

@@ -64,7 +64,7 @@ def test_there_is_something_to_quote() -> None:
 
 def rows() -> list[tuple[str, str]]:
     """The map: the cells about specs and about exactness."""
-    table = PAGE[PAGE.index("## The map") : PAGE.index("One cell is not")]
+    table = PAGE[PAGE.index("## The map") : PAGE.index("The self-attention of `--erase")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
     return [(row[1], row[2]) for row in cells[2:]]
 

@@ -26,6 +26,7 @@ from paper_forms import (
 )
 from weftc.compiling import compile
 from weftc.emit.matrices import Array
+from weftc_runtime import load
 from weftc_runtime.format import program as ir
 from weftc_runtime.format.checkpoint import Checkpoint
 
@@ -232,6 +233,26 @@ def test_percentiles_need_the_mask(d: int, k: int) -> None:
     ones = token(made, "centers", [(1, {"1": 1})]).T @ token(made, "points", [(1, {"1": 1})])
     assert_dot(made, update.masks[0].score, c.T @ high.T @ high @ x - ones / 2)
     assert (update.weighting.kind, update.weighting.percent) == ("top", Fraction(75))
+
+
+@SIZES
+def test_top_k_attention_ranks_the_members_by_the_scores_of_its_softmax(d: int, k: int) -> None:
+    made = compile("topk_softmax", {"d": d, "k": k}, {"gamma": 0.25, "kept": 2})
+    x, c = streams(made, plain(d, k))
+    low, high = select(d + k, 0, d), select(d + k, d, d + k)
+    update = head(made, "layer.1.0", "c")
+    assert_l2(made, update.score, low @ c, low @ x, -0.25)
+    assert_value(made, update, c, low, x)
+    assert (update.weighting.kind, update.self_key is None) == ("softmax", False)
+    member, nearest = update.masks
+    ones = token(made, "centers", [(1, {"1": 1})]).T @ token(made, "points", [(1, {"1": 1})])
+    assert_dot(made, member.score, c.T @ high.T @ high @ x - ones / 2)
+    assert_l2(made, nearest.score, low @ c, low @ x, -1)
+    # the function, in NumPy: four members, then one, then none
+    points, centers = np.array([[0.0], [1.0], [-2.0], [5.0], [90.0]]), np.array([[0.25], [80.0], [900.0]])
+    found = load(compile("topk_softmax", {"d": 1, "k": 3}, {"gamma": 0.25, "kept": 2}))(x=points, c=centers, layers=1)
+    weights = np.exp(-0.25 * np.array([0.25, 0.75]) ** 2)
+    np.testing.assert_allclose(found["centers"].numpy().ravel(), [weights[1] / weights.sum(), 90, 900], rtol=1e-14)
 
 
 # ---- G: medoids ------------------------------------------------------------------------------------------------------

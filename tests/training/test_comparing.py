@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 import weftc
+import weftc_runtime
 from weftc.cli import main
 from weftc.core.errors import InputError
-from weftc.variants.attention import compare, far, model_of, patterns_of, recorded
+from weftc.variants.attention import far, matched, model_of, patterns_of, recorded
 
 RNG = np.random.default_rng(0)
 
@@ -27,7 +28,7 @@ def test_heads_find_each_other_in_any_order_and_depth() -> None:
     known = {f"h{n}": tuple(shares(3, 5, 4)) for n in range(4)}
     order = [2, 0, 3, 1]
     shuffled = {f"g{n}": tuple(np.repeat(np.array(known[f"h{n}"]), 2, axis=0)[:5]) for n in order}
-    found = compare(known, {**shuffled, "wide": tuple(shares(5, 5, 9))}, wanted=known["h1"][0])
+    found = matched(known, {**shuffled, "wide": tuple(shares(5, 5, 9))}, wanted=known["h1"][0])
     assert {(m.head, m.other) for m in found.matches} == {(f"h{n}", f"g{n}") for n in order}
     assert all(m.apart[0] == 0 and m.layers == (0, 2, 4) for m in found.matches)
     assert found.alone == ((), ("wide",))
@@ -39,7 +40,7 @@ def test_null_keys_do_not_count() -> None:
     tokens, share = shares(2, 5, 4), RNG.random((2, 5, 1))
     weaker = np.concatenate([tokens * share, 1 - share], axis=2)
     for other in (weaker, weaker[..., :-1]):
-        (match,) = compare({"a": tuple(tokens)}, {"b": tuple(other)}).matches
+        (match,) = matched({"a": tuple(tokens)}, {"b": tuple(other)}).matches
         assert match.distance == pytest.approx(0, abs=1e-15)
 
 
@@ -70,6 +71,15 @@ def test_models_are_compared_on_the_command_line(tmp_path: Path, capsys: pytest.
     assert main(["compare", both[0], f"{tmp_path}/other.npy", *both[2:], "--json"]) == 0
     (match,) = json.loads(capsys.readouterr().out)["matches"]
     assert match["distance"] == pytest.approx(0, abs=1e-12)
+    # the function behind the command: loaded models, checkpoints and recorded arrays
+    loaded = weftc.load(tmp_path / "two.safetensors")
+    found = weftc.compare(weftc_runtime.Checkpoint.load(tmp_path / "one.safetensors"), loaded, {"x": x})
+    assert {m.head: list(m.apart) for m in found.matches} == {head: pytest.approx(far) for head, far in apart.items()}
+    found = weftc.compare(loaded, np.array(two["blocks.0.y"]), {"x": x}, optimum=two["blocks.0.y"][1])
+    assert found.matches[0].apart == pytest.approx((0, 0), abs=1e-12)
+    step = far(two["blocks.0.y"][0], two["blocks.0.y"][1])
+    assert found.optimum[0]["blocks.0.y"] == pytest.approx((step, 0), abs=1e-12)
+    assert str(found).startswith("heads that attend most alike")
 
 
 def test_what_is_no_attention_is_refused(tmp_path: Path) -> None:
@@ -80,4 +90,4 @@ def test_what_is_no_attention_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="layers, heads, queries, keys"):
         recorded(tmp_path / "a.npy")
     with pytest.raises(InputError, match="no head of the one"):
-        compare({"a": (np.eye(3),)}, {"b": (np.eye(4),)})
+        matched({"a": (np.eye(3),)}, {"b": (np.eye(4),)})

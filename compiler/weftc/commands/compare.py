@@ -62,15 +62,12 @@ def run(options: argparse.Namespace) -> int:
     settings = Settings(target.checkpoint.dims, target.checkpoint.params)
     feeds = gather(options, target.checked, settings.dims, "the model")
     require_inputs(target.checked, feeds)
-    from weftc.variants.attention import compare, model_of, patterns_of, recorded, recorded_matrix
+    from weftc.variants.attention import compare
 
     with progress("comparing attention"):
-        one = patterns_of(model_of(target.checkpoint), feeds.arrays, options.layers, options.seed)
-        if is_recorded:
-            other = recorded(second)
-        else:
-            other = patterns_of(model_of(second), feeds.arrays, options.layers, options.seed)
-        found = compare(one, other, None if options.optimum is None else recorded_matrix(options.optimum))
+        found = compare(
+            target.checkpoint, second, feeds.arrays, optimum=options.optimum, layers=options.layers, seed=options.seed
+        )
     names = (Path(options.first).stem, Path(options.second).stem)
     lines = [found.text(names)]
     summary: dict[str, Any] = {"ok": True, **found.json()}

@@ -30,8 +30,12 @@ ROWS: dict[str, list[tuple[str, dict[str, Any]]]] = {  # row of the table -> wha
     "4* soft, starred": [("soft_kmeans", {"scores": "dot"}), ("soft_spherical_kmeans", {})],
     "5 trimmed": [("trimmed_normmax", {"members": "offset"}), ("trimmed_kmeans", {})],
     "5* trimmed, starred": [("trimmed_kmeans", {"scores": "dot"}), ("sphere trimmed", {}), ("sphere percentile", {})],
-    "6 robust": [("robust_kmeans", {}), ("robust_softmax", {}), ("robust_two_stage", {})],
-    "6* robust, starred": [("robust_kmeans", {"scores": "dot"}), ("sphere robust", {})],
+    "6 robust": [("robust_kmeans", {}), ("robust_softmax", {}), ("topk_softmax", {}), ("robust_two_stage", {})],
+    "6* robust, starred": [
+        ("robust_kmeans", {"scores": "dot"}),
+        ("topk_softmax", {"scores": "dot"}),
+        ("sphere robust", {}),
+    ],
     "7 medoids": [("kmedoids", {}), ("gumbel_softmax", {})],
     "7* medoids, starred": [("kmedoids", {"scores": "dot"}), ("sphere medoids", {})],
 }

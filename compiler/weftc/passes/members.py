@@ -17,7 +17,7 @@ from typing import Literal
 from weftc.graph.node import Axis
 from weftc.normal.slots import Form, L2Part, Leaf, MagnitudeCondition, NormalScore, NormalSlot
 from weftc.passes.context import Context, NoAttentionForm
-from weftc.passes.polynomial import Dot, HeadRule, OneHotId, Poly, Vector, axes, thaw
+from weftc.passes.polynomial import Dot, HeadRule, OneHotId, Poly, Vector, Weight, axes, thaw
 
 ROWS = Fraction(2**31)  # Y
 LINEAR = ("sum", "normalize")
@@ -31,8 +31,9 @@ def unmasked(cx: Context, rule: HeadRule) -> tuple[HeadRule, tuple[Dot, ...]]:
     members = tuple(m for m in rule.masks if m.member)
     if cx.styles.members == "mask" or not members:
         return rule, ()
-    if rule.kind not in (*LINEAR, *OFFSET):
-        what = WITHOUT.get(rule.kind, rule.kind)
+    ranked = any(isinstance(atom, Weight) for m in rule.masks for atom in thaw(m.poly).atoms)
+    if ranked or rule.kind not in (*LINEAR, *OFFSET):
+        what = WITHOUT["top"] if ranked else WITHOUT.get(rule.kind, rule.kind)
         raise NoAttentionForm(f"members=offset has no form for {what} over members", "use members=mask", code="L305")
     dots = tuple(atom for m in members for atom in thaw(m.poly).atoms if isinstance(atom, Dot))
     rule = replace(rule, masks=tuple(m for m in rule.masks if not m.member))

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from weftc.core.errors import InputError
 from weftc.core.source import printable
+from weftc.variants.distance import checkpoint_of
 from weftc_runtime.format.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class AttentionComparison:
     alone: tuple[tuple[str, ...], tuple[str, ...]]  # heads without a partner
     wanted: Pattern | None
     optimum: tuple[Mapping[str, tuple[float, ...]], Mapping[str, tuple[float, ...]]]
+
+    def __str__(self) -> str:
+        return self.text(("the first", "the second"))
 
     def text(self, names: tuple[str, str]) -> str:
         """For people."""
@@ -93,9 +97,9 @@ def patterns_of(model: Model, inputs: Mapping[str, Any], layers: int | None = No
     return _attending({head: tuple(by_layer[n] for n in sorted(by_layer)) for head, by_layer in found.items()})
 
 
-def recorded(path: str | os.PathLike[str]) -> Patterns:
-    """Patterns that any other program has recorded: a .npy of (layers, heads, queries, keys), or without heads."""
-    shown, array = printable(str(path)), _read(path)
+def recorded(attention: str | os.PathLike[str] | ArrayLike) -> Patterns:
+    """Patterns that any other program has recorded: (layers, heads, queries, keys), or without heads."""
+    shown, array = _read(attention)
     if array.ndim not in (3, 4) or array.dtype.kind != "f":
         raise InputError(f"{shown} has the shape {array.shape}; attention is (layers, heads, queries, keys)")
     array = array[:, None] if array.ndim == 3 else array
@@ -112,24 +116,48 @@ def _attending(patterns: Patterns) -> Patterns:
     return {head: several for head, several in patterns.items() if all(map(shares, several))}
 
 
-def recorded_matrix(path: str | os.PathLike[str]) -> Pattern:
-    """A pattern that is wanted: a .npy of (queries, keys), its rows divided by their sums."""
-    array = _read(path)
+def recorded_matrix(attention: str | os.PathLike[str] | ArrayLike) -> Pattern:
+    """A pattern that is wanted: (queries, keys), its rows divided by their sums."""
+    shown, array = _read(attention)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or not (array.sum(1) > 0).all() or (array < 0).any():
-        raise InputError(f"{printable(str(path))} is no attention: a matrix of numbers >= 0, some in every row")
+        raise InputError(f"{shown} is no attention: a matrix of numbers >= 0, some in every row")
     return np.asarray(array / array.sum(1, keepdims=True), dtype=np.float64)
 
 
-def _read(path: str | os.PathLike[str]) -> Any:
+def _read(attention: str | os.PathLike[str] | ArrayLike) -> tuple[str, NDArray[Any]]:
+    """What was recorded, and what to call it."""
+    if not isinstance(attention, str | os.PathLike):
+        return "what was given", np.asarray(attention)
+    shown = printable(str(attention))
     try:
-        return np.load(Path(path), allow_pickle=False)
+        return shown, np.load(Path(attention), allow_pickle=False)
     except OSError:
-        raise InputError(f"there is no file {printable(str(path))}") from None
+        raise InputError(f"there is no file {shown}") from None
     except ValueError as error:
-        raise InputError(f"cannot read {printable(str(path))}: {error}") from None
+        raise InputError(f"cannot read {shown}: {error}") from None
 
 
-def compare(one: Patterns, other: Patterns, wanted: Pattern | None = None) -> AttentionComparison:
+def compare(
+    one: Checkpoint | Model | str | os.PathLike[str],
+    other: Checkpoint | Model | str | os.PathLike[str] | ArrayLike,
+    data: Mapping[str, Any],
+    *,
+    optimum: str | os.PathLike[str] | ArrayLike | None = None,
+    layers: int | None = None,
+    seed: int = 0,
+) -> AttentionComparison:
+    """What two models (checkpoints, paths or loaded ones) attend to on the same data, head by head.
+
+    `other` may be attention that another program has recorded: an array of (layers, heads, queries, keys), or the path
+    of its .npy. `optimum`, in the same way, is the attention wanted: (queries, keys). The heads of the two are matched
+    so that all together are as close as they can be. Printed, what comes back is a table.
+    """
+    both: tuple[Any, Any] = one, other
+    found = [recorded(it) if _is_recorded(it) else patterns_of(model_of(it), data, layers, seed) for it in both]
+    return matched(found[0], found[1], None if optimum is None else recorded_matrix(optimum))
+
+
+def matched(one: Patterns, other: Patterns, wanted: Pattern | None = None) -> AttentionComparison:
     """Matches heads so that all together are as close as they can be; only patterns of one size can be close.
 
     Where the numbers of layers differ, layers are compared with those as deep in the other model, in proportion.
@@ -184,8 +212,14 @@ def _over_tokens(pattern: Pattern, like: Pattern) -> Pattern:
     return kept / np.where(total == 0, 1.0, total)
 
 
-def model_of(target: Checkpoint | str | os.PathLike[str]) -> Model:
+def model_of(target: Any) -> Model:
     """A model that tells its patterns."""
     from weftc_runtime import load
 
-    return load(target, backend="reference")
+    return load(checkpoint_of(target), backend="reference")
+
+
+def _is_recorded(target: Any) -> bool:
+    if isinstance(target, str | os.PathLike):
+        return Path(target).suffix == ".npy"
+    return not (isinstance(target, Checkpoint) or hasattr(target, "checkpoint"))

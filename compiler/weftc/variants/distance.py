@@ -60,7 +60,7 @@ def distance(one: Any, other: Any, cases: int = 20, seed: int = 0) -> ModelDista
 
     Functions are compared on random inputs as the first one's spec declares them; both must take the same inputs.
     """
-    first, second = _checkpoint(one), _checkpoint(other)
+    first, second = checkpoint_of(one), checkpoint_of(other)
     names = [sorted(item.name for item in checkpoint.program.inputs) for checkpoint in (first, second)]
     if names[0] != names[1]:
         raise InputError(f"these take different inputs: {', '.join(names[0])} and {', '.join(names[1])}")
@@ -69,7 +69,8 @@ def distance(one: Any, other: Any, cases: int = 20, seed: int = 0) -> ModelDista
     return ModelDistance(outputs, weights, unlike, ran, refused)
 
 
-def _checkpoint(target: Checkpoint | Model | str | os.PathLike[str]) -> Checkpoint:
+def checkpoint_of(target: Checkpoint | Model | str | os.PathLike[str]) -> Checkpoint:
+    """What a checkpoint, the file at a path, or a loaded model as it is now holds."""
     if isinstance(target, Checkpoint):
         return target
     return Checkpoint.load(Path(target)) if isinstance(target, str | os.PathLike) else target.checkpoint()
