@@ -9,8 +9,9 @@ import pytest
 
 from verifying import NEAREST
 from weftc.compiling import checked_spec, compile
+from weftc.verification.judged import WIDE
 from weftc.verification.runs.backends import Runners
-from weftc.verification.runs.large import WIDE, large_runs
+from weftc.verification.runs.large import large_runs
 from weftc.verification.verdict import Check
 from weftc_runtime.kernels.native.library import library
 from weftc_runtime.machines.native_machine import NativeMachine

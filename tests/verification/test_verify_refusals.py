@@ -9,7 +9,8 @@ import torch
 from verifying import NEAREST, SMALL
 from weftc.compiling import checked_spec, compile
 from weftc.verification.cases.inputs import Case
-from weftc.verification.runs.runs import JudgedModel, judge_of, layers
+from weftc.verification.judged import JudgedModel
+from weftc.verification.runs.runs import judge_of, layers
 from weftc.verification.steps.layers import Judge
 from weftc.verification.steps.stepwise import Stepwise
 from weftc_runtime import RunError, load

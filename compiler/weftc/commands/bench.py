@@ -114,10 +114,10 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _profile(options: argparse.Namespace) -> int:
-    from weftc.tools.bench.machine import cores
     from weftc.tools.bench.running import profiled
     from weftc.tools.bench.specs import NAMED
     from weftc.tools.bench.workloads import scaled
+    from weftc.verification.runs.processes import cores
 
     text = profiled(scaled(NAMED[options.profile], options.scale, options.quick), options.threads or cores())
     print(json_text(options, {"ok": True, "name": options.profile, "text": text}) if options.json else text)
@@ -128,11 +128,11 @@ def _measure(options: argparse.Namespace) -> int:
     from weftc.tools.bench import page
     from weftc.tools.bench.account import account
     from weftc.tools.bench.contest import Effort
-    from weftc.tools.bench.machine import cores
     from weftc.tools.bench.running import START, bench
     from weftc.tools.bench.specs import GROUPS, named
     from weftc.tools.bench.tables import closing_text, contest_text, heading, markdown
     from weftc.tools.bench.workloads import NAMES, scaled
+    from weftc.verification.runs.processes import cores
 
     if options.markdown:
         page.check(Path(options.markdown))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +11,7 @@ from pathlib import Path
 from weftc.commands.options import add_json
 from weftc.commands.telling import tell
 from weftc.core.source import printable
+from weftc.verification.runs.processes import cores
 from weftc.version import VERSION
 
 SUMMARY = "say what is installed and what this machine offers"
@@ -46,9 +46,8 @@ def _system() -> str:
 
 
 def _processor() -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     name = _cpu("model name") or platform.processor() or platform.machine()
-    return f"{name}, {cores} {'core' if cores == 1 else 'cores'} for this process"
+    return f"{name}, {cores()} {'core' if cores() == 1 else 'cores'} for this process"
 
 
 def _instructions() -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from weftc.verification.verdict import Verdict
 
 SAMPLE, PAIRED = 10_000, 100  # rows of --data that take seconds: alone, and where every row meets every other
+MOST_PROCESSES = 4  # each has its own copy of torch
 SUMMARY = "show that a model computes its spec, or where it does not"
 EXAMPLE = """example:
   weftc verify mine.weft -D d=2 -D k=3
@@ -62,6 +63,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=f"compare on at most N rows of --data, drawn with the seed (default {SAMPLE}, or {PAIRED} where every row "
         "meets every other)",
     )
+    parser.add_argument(
+        "--processes",
+        type=positive,
+        metavar="N",
+        help=f"share the work among N processes (default: the number of cores, {MOST_PROCESSES} at most)",
+    )
     parser.add_argument("--export", metavar="FILE", help="judge this exported file of the model instead")
     add_backend(parser)
     add_json(parser)
@@ -79,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
         feeds = sampled(feeds, options.sample or (PAIRED if compares_open_sets(target) else SAMPLE), options.seed)
     cases = {} if options.cases is None else {"cases": options.cases}
     with progress(f"verifying {target.name}") as line, told_by_file(feeds):
+        from weftc.verification.runs.processes import cores
         from weftc.verification.verification import verify
 
         verdict = verify(
@@ -89,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
             backend=options.backend,
             progress=line,
+            processes=options.processes or min(cores(), MOST_PROCESSES),
             **cases,
         )
     tell(options, {**verdict.json(), "warnings": list(feeds.notes)}, _text(verdict, feeds.notes))

@@ -11,7 +11,6 @@ from weftc.core.types import Checked
 from weftc.prover import Proof, ProvedEquation, prove
 from weftc.prover.checker import objection
 from weftc.verification.verdict import ORDER, Check
-from weftc.verification.witness import witness
 from weftc_runtime.format.checkpoint import Checkpoint
 
 GIVE, SAYS = "the weights give ", "; the spec says "  # the words of `proof`
@@ -58,6 +57,8 @@ def _proof(checked: Checked, model: Checkpoint) -> Proof:
     meant = at_temperature(checked, Styles.read(model.program.options))
     proof = prove(model, meant)
     if proof.failures:
+        from weftc.verification.witness import witness
+
         found = witness(meant, model)
         return proof if found is None else replace(proof, refuted=str(found))
     wrong = "there is none" if proof.derivation is None else objection(proof.derivation, model, meant)

@@ -7,6 +7,8 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from weftc.verification.runs.processes import cores
+
 PACKAGES = ("weftc", "torch", "numpy", "scipy", "scikit-learn", "faiss-cpu", "POT")
 CPU = Path("/proc/cpuinfo")
 
@@ -37,9 +39,3 @@ def processor() -> str:
     vectors = next((name for name in ("avx512f", "avx2", "avx", "sse2") if name in flags), "")
     model = named[0] if named else platform.machine()
     return f"{model} ({vectors})" if vectors else model
-
-
-def cores() -> int:
-    """Processors this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -33,7 +33,6 @@ from weftc_runtime.machines.search import MANY
 from weftc_runtime.plan.instructions import HeadPlan
 
 Array = NDArray[Any]
-WIDE = (24, 24)  # widths of vectors and sizes of fixed sets at which searches carry bounds
 LENGTHS = (20000, 10000, 5000, 2000, 1000, 500, 250, 125, 60)  # of open sets; the longest that the budget allows
 BUDGET = 1 << 17  # products of a layer
 SEARCHED = frozenset({"nearest", "best"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from weftc.language.bind import bind
 from weftc.verification.cases.examples import Setting, answers, settings
 from weftc.verification.cases.inputs import Case, cases
 from weftc.verification.cases.shrinking import shrunk, written
+from weftc.verification.judged import JudgedModel
 from weftc.verification.runs.backends import Runners
 from weftc.verification.steps.comparing import Observation, StepOutcome
 from weftc.verification.steps.layers import Judge
@@ -29,14 +30,6 @@ Array = NDArray[Any]
 SINGLES = 0.4  # of the cases, in float32: it stores what float64 computes
 MORE = 12  # cases to try if nothing could be compared on those asked for
 ORDINARY = "random"  # the family of a case that stands in for one outside the conditions of a model
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedModel:
-    """One compiled model under judgement. `share` is its part of the cases."""
-
-    checkpoint: Checkpoint
-    share: float = 1.0
 
 
 # ---- examples --------------------------------------------------------------------------------------------------------
