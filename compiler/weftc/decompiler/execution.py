@@ -21,7 +21,6 @@ from weftc.decompiler.linear import (
     scaled,
     settled,
     sum_over,
-    symbols,
 )
 from weftc.decompiler.terms import (
     KEY,
@@ -29,7 +28,9 @@ from weftc.decompiler.terms import (
     PAIR,
     SELF,
     Atom,
+    Frozen,
     Poly,
+    Vec,
     add,
     add_vec,
     atom,
@@ -38,17 +39,21 @@ from weftc.decompiler.terms import (
     freeze,
     freeze_vec,
     function,
+    function_vec,
+    holds,
     inner,
     moved,
     moved_vec,
     multiply,
     number,
     opened,
+    order,
     scale,
     scale_vec,
+    times_vec,
     total,
 )
-from weftc_runtime.format.program import FFN, SHIFT_FREE, Attend, Head, Part, Program, Score, Sublayer
+from weftc_runtime.format.program import FFN, SHIFT_FREE, Attend, Head, Part, Program, Score, Sublayer, Weighting
 from weftc_runtime.format.tensors import NUMBER_HEADS
 
 Residuals = dict[str, list[Feature]]  # by stream
@@ -97,66 +102,85 @@ class FeatureExecution(BlockReader):
     def head(self, head: Head, state: Residuals) -> list[Feature]:
         """What a head adds to the residual of its queries."""
         score, masks = self.score(head.score, head, state), self.masks(head, state)
+        if not all(masks) or (head.weighting.kind == "normalize" and not score):
+            return self._own(head, state)  # there is never a key
         if head.weighting.kind in NUMBER_HEADS:
-            frozen = freeze(close(score, KEY)), tuple(sorted((freeze(close(m, KEY)) for m in masks), key=repr))
+            frozen = freeze(close(score, KEY)), _closed(masks)
             found = atom("extreme", head.weighting.kind, head.keys, *frozen)
-            return self._or_own(head, [Feature(self.tensors[head.value], "number", found)], state)
-        value = self.tensors[head.value]
-        if finds_itself(head, score, self.sizes):
+            body = [Feature(self.tensors[head.value], "number", found)]
+        elif finds_itself(head, score, self.sizes):
+            value = self.tensors[head.value]
             return [replace(one, directions=value @ one.directions) for one in state[head.query]]
-        weights, own_weight = self.weights(head, score, masks, state)
-        size = self.sizes[head.keys]
-        keys = [replace(about_key(one), directions=value @ one.directions) for one in state[head.keys]]
-        body = [sum_over(one, weights, head.keys, size) for one in joined(keys)]
-        own = head.self_key
-        if own is not None and own.value and own.row is not None:
-            mine = self._own(own.value, head, state)
-            return body + [_times(one, own_weight) for one in mine]
-        return self._or_own(head, body, state)
+        else:
+            value, size = self.tensors[head.value], self.sizes[head.keys]
+            weights, own_weight = self.weights(head, score, masks, state)
+            keys = [replace(about_key(one), directions=value @ one.directions) for one in state[head.keys]]
+            body = [sum_over(one, weights, head.keys, size) for one in joined(keys)]
+            if head.self_key is not None and head.self_key.row is not None:
+                return body + [_times(one, own_weight) for one in self._own(head, state)]
+        return self._or_own(head, body, self._there(head, score, masks, state), state)
 
-    def _or_own(self, head: Head, body: list[Feature], state: Residuals) -> list[Feature]:
-        """What a head brings from its keys, or, where it has none, from its query."""
-        own = head.self_key
-        return body if own is None or not own.value else self._otherwise(body, self._own(own.value, head, state))
+    def _there(self, head: Head, score: Poly, masks: list[Poly], state: Residuals) -> Poly:
+        """1 where a head has a key, else without value."""
+        if head.weighting.kind in ("sum", "exp", *NUMBER_HEADS):
+            head, score = replace(head, weighting=Weighting("normalize")), ONE
+        return total(head.keys, self.sizes[head.keys], self.weights(head, score, masks, state)[0], KEY)
 
-    def _own(self, value: str, head: Head, state: Residuals) -> list[Feature]:
-        back = self.tensors[value]
-        return joined(replace(one, directions=back @ one.directions) for one in state[head.query])
+    def _own(self, head: Head, state: Residuals) -> list[Feature]:
+        """What a head brings from its query, where that is one more key."""
+        if head.self_key is None or not head.self_key.value:
+            return []
+        value = self.tensors[head.self_key.value]
+        return joined(replace(one, directions=value @ one.directions) for one in state[head.query])
 
-    def _otherwise(self, body: list[Feature], fallback: list[Feature]) -> list[Feature]:
-        """Sums over keys, and what stands in their place where there is no key; matched by their directions."""
+    def _or_own(self, head: Head, body: list[Feature], there: Poly, state: Residuals) -> list[Feature]:
+        """What a head brings from its keys, or, where it has none, from its query; matched by their directions."""
+        if head.self_key is None or not head.self_key.value or there == ONE:
+            return body
         classes: list[tuple[Feature, tuple[list[Feature], list[Feature]]]] = []
-        for side, features in ((0, body), (1, fallback)):
-            for one in features:
-                for first, sides in classes:
-                    c = ratio(one.directions, first.directions) if one.kind == first.kind else None
-                    if c is not None:
-                        sides[side].append(scaled(one, nice(c)))
-                        break
-                    if (known := self._among_symbols(one, first)) is not None:
-                        sides[side].append(known)
-                        break
-                else:
-                    classes.append((one, ([one], []) if side == 0 else ([], [one])))
+        both = [(0, one) for one in body] + [(1, one) for one in self._own(head, state)]
+        for side, one in sorted(both, key=lambda pair: -pair[1].directions.shape[1]):
+            parts, rest = self._parts(one, [first for first, _ in classes], head.query)
+            for part, (_, sides) in zip(parts, classes, strict=True):
+                sides[side].append(part)
+            if rest is not None:
+                classes.append((rest, ([], [])))
+                classes[-1][1][side].append(rest)
+        missing = add(ONE, scale(atom("else", freeze(there), ()), -1))
         found = []
         for first, sides in classes:
             directions, kind = first.directions, first.kind
             a, b = (combined(directions, kind, side) for side in sides)
-            if kind == "vector":
+            if a.is_nothing:
+                found.append(_times(b, missing))
+            elif kind == "vector":
                 pair = ("velse", freeze_vec(a.vector), freeze_vec(b.vector))
                 found.append(Feature(directions, kind, {}, {pair: ONE}))
             else:
                 found.append(Feature(directions, kind, atom("else", freeze(a.number), freeze(b.number))))
         return found
 
-    def _among_symbols(self, one: Feature, first: Feature) -> Feature | None:
-        """A number in the directions of a symbol, as that symbol times the number."""
-        if one.kind != "number" or first.kind != "vector" or first.directions.shape[1] not in self.vocabularies:
-            return None
-        shares = np.asarray(np.linalg.lstsq(first.directions, one.directions, rcond=None)[0], np.float64)
-        if magnitude(first.directions @ shares - one.directions) > noise() * magnitude(one.directions):
-            return None
-        return Feature(first.directions, "vector", {}, scale_vec(symbols(shares[:, 0]), one.number))
+    def _parts(self, one: Feature, known: list[Feature], own: str) -> tuple[list[Feature], Feature | None]:
+        """What a feature is in known directions, by their kinds, and what is left of it in others."""
+        nothing = [Feature(first.directions, first.kind) for first in known]
+        for at, first in enumerate(known):
+            c = ratio(one.directions, first.directions) if one.kind == first.kind else None
+            if c is not None:
+                return [*nothing[:at], scaled(one, nice(c)), *nothing[at + 1 :]], None
+        if not known:
+            return nothing, one
+        every = np.concatenate([first.directions for first in known], axis=1)
+        shares = np.asarray(np.linalg.lstsq(every, one.directions, rcond=None)[0], np.float64)
+        rest, size, at, parts = one.directions - every @ shares, magnitude(shares), 0, []
+        for first in known:
+            rows = shares[at : at + first.directions.shape[1]]
+            at += len(rows)
+            parts.append(self.image(rows, one, first.kind, own, size))
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            return nothing, one
+        is_left = magnitude(rest) > noise() * magnitude(one.directions)
+        return found, replace(one, directions=rest) if is_left else None
 
     def weights(self, head: Head, score: Poly, masks: list[Poly], state: Residuals) -> tuple[Poly, Poly]:
         """The weight of the token KEY, and of the query itself where it is one more key with a score of its own."""
@@ -177,17 +201,21 @@ class FeatureExecution(BlockReader):
         if kind in SHIFT_FREE:
             score = {mono: c for mono, c in score.items() if KEY in free({mono: c})}
         rule = replace(head.weighting, sharpness=None)
-        frozen = freeze(close(score, KEY)), tuple(sorted((freeze(close(m, KEY)) for m in masks), key=repr))
-        return atom("weight", head.keys, rule, *frozen, KEY), {}
+        return atom("weight", head.keys, rule, freeze(close(score, KEY)), _closed(masks), KEY), {}
 
     def masks(self, head: Head, state: Residuals) -> list[Poly]:
-        found = []
+        """What has to be 1 for a key to take part."""
+        found: list[Poly] = []
         for mask in head.masks:
+            score = self.score(mask.score, head, state)
             if mask.op == "other":
                 found.append(atom("differ", SELF, KEY))
+            elif mask.weighting is not None:
+                best = atom("weight", head.keys, mask.weighting, freeze(close(score, KEY)), _closed(found), KEY)
+                found.append(atom("holds", ">", freeze(best)))
             else:
-                found.append(atom("holds", mask.weighting or mask.op, freeze(self.score(mask.score, head, state))))
-        return found
+                found.append(holds(mask.op, score))
+        return [mask for mask in found if mask != ONE]
 
     # ---- scores ------------------------------------------------------------------------------------------------------
 
@@ -276,6 +304,7 @@ class FeatureExecution(BlockReader):
             return [replace(_times(g, f.number), directions=block[:, 0])]
         if g.kind == "number":
             return [replace(_times(f, g.number), directions=block[:, :, 0])]
+        f, g = self.alike(f, g)
         diagonal = np.einsum("omm->om", block) if f.kind == g.kind else np.zeros((len(block), 0))
         outside = block - np.einsum("om,mn->omn", diagonal, np.eye(block.shape[1])) if diagonal.size else block
         if magnitude(outside) <= size:
@@ -284,8 +313,9 @@ class FeatureExecution(BlockReader):
                     return [Feature(diagonal[:, :1], "number", inner(f.vector, g.vector))]
                 summed = total(f.kind, self.sizes[f.kind], multiply(f.number, g.number), PAIR)
                 return [Feature(diagonal[:, :1], "number", summed)]
-            if f.kind != "vector":
-                return [Feature(diagonal, f.kind, multiply(f.number, g.number))]
+            if f.kind == "vector":
+                return [Feature(diagonal, "vector", {}, times_vec(f.vector, g.vector))]
+            return [Feature(diagonal, f.kind, multiply(f.number, g.number))]
         shape = block.shape[1:]
         u, s, v = np.linalg.svd(block.reshape(len(block), -1), full_matrices=False)
         return [
@@ -323,7 +353,7 @@ class FeatureExecution(BlockReader):
     def _elementwise(self, name: str, out: Array, a: list[tuple[Array, Feature]], own: str) -> list[Feature]:
         """A function of every row; rows that differ in nothing but the token they are about are one row of a pair."""
         size = max((magnitude(rows) for rows, _ in a), default=0.0)
-        groups: dict[object, dict[int, int]] = {}
+        groups: dict[tuple[str, int, object], dict[int, int]] = {}
         single = []
         for row in range(out.shape[1]):
             said = self._signature([(rows[row], one) for rows, one in a], own, size)
@@ -332,40 +362,47 @@ class FeatureExecution(BlockReader):
             else:
                 groups.setdefault(said[0], {})[said[1]] = row
         found = []
-        for signature, rows_of in groups.items():
-            home = signature[0]  # type: ignore[index]
-            if len(rows_of) != self.sizes[home]:
+        for (kind, width, _), rows_of in groups.items():
+            if len(rows_of) != width:
                 single += list(rows_of.values())
                 continue
-            order = [rows_of[place] for place in range(len(rows_of))]
+            places = [rows_of[place] for place in range(width)]
             argument: Poly = {}
+            vector: Vec = {}
             for rows, one in a:
-                weights = rows[order[0]]
-                if one.kind == home:
-                    argument = add(argument, scale(one.number, nice(weights[0], size)))
-                else:
+                weights = rows[places[0]]
+                if one.kind == kind:
+                    factor = nice(weights[0], size)
+                    argument = add(argument, scale(one.number, factor))
+                    vector = add_vec(vector, scale_vec(one.vector, number(factor)))
+                elif magnitude(weights) > noise() * size:
                     argument = add(argument, self.functional(weights, one, own, size))
-            found.append(Feature(out[:, order], home, function(name, argument)))
+            made = ({}, function_vec(name, vector)) if kind == "vector" else (function(name, argument), {})
+            found.append(Feature(out[:, places], kind, *made))
         for row in single:
             argument = add(*(self.functional(rows[row], one, own, size) for rows, one in a))
             found.append(Feature(out[:, [row]], "number", function(name, argument)))
         return found
 
-    def _signature(self, row: list[tuple[Array, Feature]], own: str, size: float) -> tuple[object, int] | None:
-        """What a row has in common with those about other tokens, and its token; None if it is about no token."""
-        home, place, said = None, -1, []
+    def _signature(
+        self, row: list[tuple[Array, Feature]], own: str, size: float
+    ) -> tuple[tuple[str, int, object], int] | None:
+        """What a row has in common with those about other tokens or coordinates, and which one; None without one."""
+        about, place, said = None, -1, []
         for at, (weights, one) in enumerate(row):
             filled = np.flatnonzero(np.abs(weights) > noise() * size)
             if not len(filled):
                 continue
-            if one.kind in ("number", "vector"):
+            if one.kind == "number":
                 said.append((at, tuple(nice(w, size) for w in weights)))
-            elif len(filled) == 1 and len(weights) > 1 and home in (None, one.kind) and place in (-1, filled[0]):
-                home, place = one.kind, int(filled[0])
+            elif len(filled) == 1 and about in (None, (one.kind, len(weights))) and place in (-1, filled[0]):
+                about, place = (one.kind, len(weights)), int(filled[0])
                 said.append((at, (nice(weights[place], size),)))
             else:
                 return None
-        return None if home is None else ((home, tuple(said)), place)
+        if about is None or (about[0] == "vector" and any(row[at][1].kind == "number" for at, _ in said)):
+            return None  # of no token or coordinate; or a number is added to a vector
+        return (*about, tuple(said)), place
 
 
 def finds_itself(head: Head, score: Poly, sizes: Mapping[str, int | None]) -> bool:
@@ -407,6 +444,11 @@ def _apart(one: Atom) -> Poly:
     """The square of what SELF and KEY differ in."""
     apart = add(atom(*one), scale(moved(atom(*one), {SELF: KEY}), -1))
     return multiply(apart, apart)
+
+
+def _closed(masks: Iterable[Poly]) -> tuple[Frozen, ...]:
+    """Conditions on the token KEY, as a choice among such tokens has them."""
+    return tuple(sorted((freeze(close(mask, KEY)) for mask in masks), key=order))
 
 
 def _filled(sides: list[tuple[Array, Feature]]) -> list[tuple[Array, Feature]]:

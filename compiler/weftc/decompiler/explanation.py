@@ -12,6 +12,7 @@ from weftc.core.types import Checked
 from weftc.decompiler.labels import Unplaced, labelled
 from weftc.decompiler.linear import COARSE, FINE, ROUNDING, Unread
 from weftc.decompiler.loop import Loop
+from weftc.decompiler.terms import WORK, TooLong
 from weftc.decompiler.text import SpecWriter, Unspeakable
 from weftc.language.check.check import check
 from weftc.language.parse.parse import parse
@@ -68,6 +69,7 @@ def explain(checkpoint: Checkpoint) -> Explanation:
     are read. The proof is about the same weights under the names of the new spec.
     """
     best: Explanation | None = None
+    WORK.set([0])
     for rounding in (FINE, COARSE):
         token = ROUNDING.set(rounding)
         try:
@@ -100,17 +102,22 @@ def _readings(program: Program) -> Iterator[dict[str, str]]:
         yield dict(zip(names, chosen, strict=True))
 
 
-def _explained(checkpoint: Checkpoint, pairs: dict[str, str]) -> Explanation:
-    loop = Loop(checkpoint, pairs)
-    algorithm = loop.algorithm()
-    writer = SpecWriter(checkpoint.program, algorithm, pairs=pairs)
+def _explained(
+    checkpoint: Checkpoint, pairs: dict[str, str], apart: frozenset[tuple[str, str]] = frozenset()
+) -> Explanation:
+    """One reading. `apart`: slots that hold the same, each of which has to be a field of its own."""
+    loop = Loop(checkpoint, pairs, apart)
     try:
+        algorithm = loop.algorithm()
+        writer = SpecWriter(checkpoint.program, algorithm, pairs=pairs)
         text = writer.text()
     except (Unspeakable, KeyError) as reason:
         said = reason if isinstance(reason, Unspeakable) else "a token that no index of the equation names"
         every = tuple(enumerate(loop.unread, 1))
         return Explanation("", unread=every, reason=f"it computes what the language has no words for: {said}")
-    unread = tuple((number, loop.unread[number - 1]) for number in sorted(writer.matrices))
+    except TooLong:
+        return Explanation("", reason=f"its equations are too long to be read: {loop.where}")
+    unread = tuple((number, loop.unread[at - 1]) for at, number in writer.matrices.items())
     if unread:
         return Explanation(text, unread=unread, reason="some matrices mean nothing in terms of whole vectors")
     try:
@@ -120,6 +127,8 @@ def _explained(checkpoint: Checkpoint, pairs: dict[str, str]) -> Explanation:
     try:
         model = labelled(checkpoint, algorithm, writer, checked)
     except Unplaced as reason:
+        if reason.several - apart:
+            return _explained(checkpoint, pairs, apart | reason.several)
         return Explanation(text, reason=str(reason))
     return Explanation(text, model, prove(model, checked))
 

@@ -38,7 +38,11 @@ Place = tuple[str, str]  # stream and slot
 
 
 class Unplaced(Exception):
-    """A field that is in no slot of the file."""
+    """A field that is in no slot of the file, or in several."""
+
+    def __init__(self, reason: str, several: frozenset[Place] = frozenset()) -> None:
+        super().__init__(reason)
+        self.several = several
 
 
 def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, checked: Checked) -> Checkpoint:
@@ -59,7 +63,7 @@ def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, c
             raise Unplaced(f"{fields[place]} and {writer.fields[cell.number]} are in one slot")
         fields[place], scales[place] = writer.fields[cell.number], c
         set_in.setdefault(at, []).append(place)
-    constants = _places(program, algorithm.constants, back) - _places(program, algorithm.variables, back)
+    variables = _places(program, algorithm.variables, back)
     slots: dict[Place, str] = {}
     streams, basis, tensors = [], dict(program.basis), dict(checkpoint.tensors)
     for stream in program.streams:
@@ -69,7 +73,7 @@ def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, c
             slots[place] = fields.get(place, f"~{number}")
             role = "field" if place in fields else slot.role
             if role == "field" and place not in fields:
-                role = "constant" if place in constants else "scratch"
+                role = "scratch" if place in variables else "constant"
             made.append(replace(slot, role=role, meaning=""))
             factors[slot.columns] = scales.get(place, 1.0)
         streams.append(replace(stream, slots=tuple(made)))
@@ -111,7 +115,8 @@ def _slot_of(stream: Stream, cell: ResidualCell, back: Array | None) -> tuple[Sl
         c = ratio(rows[filled[0].columns], np.eye(rows.shape[1]))
         if c is not None:
             return filled[0], 1.0 if abs(c - 1) < noise() else c
-    raise Unplaced("a field is spread over several slots of the file")
+    several = frozenset((stream.name, slot.name) for slot in filled)
+    raise Unplaced("a field is spread over several slots of the file", several)
 
 
 def _places(program: Program, cells: Iterable[ResidualCell], back: Mapping[str, Array]) -> set[Place]:

@@ -27,6 +27,8 @@ from weftc.decompiler.terms import (
     add,
     add_vec,
     atom,
+    coordinate,
+    free,
     freeze,
     freeze_vec,
     inner,
@@ -138,6 +140,24 @@ class BlockReader:
         self.unread.append(Unread(self.where, np.asarray(matrix)))
         return {("vmatrix", len(self.unread), tuple(indices)): ONE}
 
+    # ---- vectors and rows ------------------------------------------------------------------------------------------
+
+    def as_row(self, one: Feature, kind: str) -> Feature:
+        """A vector as the row of its coordinates, one for each token of a set."""
+        if one.kind != "vector" or kind in ("number", "vector") or one.directions.shape[1] != self.sizes[kind]:
+            return one
+        return Feature(one.directions, kind, coordinate(one.vector, PAIR))
+
+    def alike(self, f: Feature, g: Feature) -> tuple[Feature, Feature]:
+        """Two features, a vector beside a row as a row."""
+        return self.as_row(f, g.kind), self.as_row(g, f.kind)
+
+    def _own_row(self, one: Feature) -> Feature:
+        """A vector as a row, where a fixed set has as many tokens as it has coordinates."""
+        width = one.directions.shape[1]
+        home = next((name for name, size in self.sizes.items() if size == width), "number")
+        return one if width in self.vocabularies else self.as_row(one, home)
+
     # ---- one residual ------------------------------------------------------------------------------------------------
 
     def along(self, home: str, weights: Array, index: int) -> Poly | None:
@@ -153,6 +173,7 @@ class BlockReader:
         """A row of weights on a feature: a number. `own`: the stream of the token."""
         if magnitude(weights) <= noise() * size:
             return {}
+        feature = self._own_row(feature)
         if feature.kind == "number":
             return scale(feature.number, nice(weights[0], size))
         if feature.kind == "vector":
@@ -179,15 +200,20 @@ class BlockReader:
         none = np.zeros((0, 0))
         if magnitude(matrix) <= noise() * size:
             return Feature(none, kind)
+        feature = self.as_row(feature, kind)
         if kind == "number":
+            feature = self._own_row(feature)
             if feature.kind == "vector" and matrix.shape[1] not in self.vocabularies:
                 return None
             return Feature(none, kind, self.functional(matrix[0], feature, own, size))
         if kind == "vector":
             if feature.kind == "number" and len(matrix) in self.vocabularies:
                 return Feature(none, kind, {}, scale_vec(symbols(matrix[:, 0], size), feature.number))
-            found = multiple(matrix) if feature.kind == "vector" else None
-            return None if found is None else Feature(none, kind, {}, scale_vec(feature.vector, number(found)))
+            found = multiple(matrix)
+            vector = feature.vector if feature.kind == "vector" else row_vector(feature.number)
+            if found is None or vector is None:
+                return None
+            return Feature(none, kind, {}, scale_vec(vector, number(found)))
         if feature.kind == "number":
             along = self.along(kind, matrix[:, 0], PAIR)
             return None if along is None else Feature(none, kind, multiply(along, feature.number))
@@ -207,6 +233,8 @@ class BlockReader:
             return {}
         if f.kind == g.kind == "vector" and (found := multiple(block)) is not None:
             return scale(inner(f.vector, g.vector), found)
+        f, g = self.alike(f, g)
+        f, g = (f, g) if f.kind == g.kind == "vector" else (self._own_row(f), self._own_row(g))
         widths = {width for one, width in zip((f, g), block.shape, strict=True) if one.kind == "vector"}
         if not widths <= self.vocabularies:
             return self.opaque(block, SELF, KEY)
@@ -225,6 +253,18 @@ class BlockReader:
         back = Feature(g.directions, g.kind, moved(g.number, {KEY: SELF}), moved_vec(g.vector, {KEY: SELF}))
         second = moved(self.functional(v, back, streams[1], 1.0), {SELF: KEY})
         return multiply(self.functional(u, f, streams[0], size), second)
+
+
+def row_vector(row: Poly) -> Vec | None:
+    """A row that is a field, times a number of its token: that field as a vector."""
+    found: Vec = {}
+    for mono, c in row.items():
+        about = [a for a, power in mono if PAIR in free(a) for _ in range(power)]
+        if len(about) != 1 or about[0][0] != "ref":
+            return None
+        rest = tuple(part for part in mono if part[0] != about[0])
+        found = add_vec(found, {("vref", about[0][1], about[0][2][:1]): {rest: c}})
+    return found
 
 
 def symbols(weights: Array, size: float = 1.0) -> Vec:

@@ -83,8 +83,7 @@ class Algorithm:
     steps: list[list[tuple[ResidualCell, Feature]]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # of every step in the program
     starts: list[ResidualCell] = field(default_factory=list)
-    constants: list[ResidualCell] = field(default_factory=list)  # what the prelude leaves and no layer changes
-    variables: list[ResidualCell] = field(default_factory=list)  # the others
+    variables: list[ResidualCell] = field(default_factory=list)  # what layers change
     answers: list[ReadAnswer] = field(default_factory=list)
     objective: ReadAnswer | None = None
 
@@ -92,9 +91,14 @@ class Algorithm:
 class Loop(FeatureExecution):
     """Reads the loop of one checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, pair_sets: dict[str, str]) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, pair_sets: dict[str, str], apart: Iterable[tuple[str, str]] = ()
+    ) -> None:
         super().__init__(checkpoint.program, checkpoint.tensors)
         self.pair_sets = pair_sets
+        shown = [(one.stream, one.slot) for one in self.program.outputs if one.head is None]
+        self.equals = frozenset(apart)  # slots that hold the same as others
+        self.apart = dict.fromkeys((*shown, *sorted(apart)))  # slots that are cells of their own
         bases = bases_of(self.program, self.tensors)
         self.into = {s.name: bases[s.name].matrix if s.name in bases else np.eye(s.width) for s in self.program.streams}
         self.back = {
@@ -158,7 +162,6 @@ class Loop(FeatureExecution):
             cell.fixed = None
         fixed: set[int] = set()
         for _ in range(MOST_ROUNDS):
-            self.unread.clear()
             after = self.without_derived(self._layer(self.beginning()))
             old = list(self.cells)
             self._regrow(start, after)
@@ -216,10 +219,11 @@ class Loop(FeatureExecution):
         """The cells that hold what is there before and after a layer; those there were before keep their names."""
         old, self.cells = self.cells, []
         for stream in start:
-            symbols = {cell.symbol().key() for cell in old} | {c.fixed.key() for c in old if c.fixed is not None}
-            new = [one for one in after[stream] if one.key() not in symbols]
+            mine = [cell for cell in old if cell.stream == stream]
+            here = {key: cell for cell in mine for key in (cell.symbol().key(), (cell.fixed or cell.symbol()).key())}
+            new = [one for one in after[stream] if one.key() not in here]
             new.sort(key=lambda one: -one.directions.shape[1])  # a row holds numbers, no number a row
-            same = [one for one in after[stream] if one.key() in symbols]
+            same = [part for one in after[stream] if one.key() in here for part in _stayed(one, here[one.key()])]
             self._grow(stream, [*new, *same, *start[stream]], old)
 
     def _grow(self, stream: str, features: Iterable[Feature], old: Iterable[ResidualCell] = ()) -> None:
@@ -242,12 +246,11 @@ class Loop(FeatureExecution):
 
     def _parted(self, stream: str, features: Iterable[Feature]) -> Iterator[Feature]:
         """Features with what an output shows apart: where two outputs show the same, they are two cells."""
-        shown = [one for one in self.program.outputs if one.head is None and one.stream == stream]
         for one in features:
             rest = one.directions
-            for output in shown:
-                columns = self.into[stream][:, self.program.stream(stream).slot(output.slot).columns]
-                share = columns @ (self.rows(output) @ rest)
+            for slot in (slot for home, slot in self.apart if home == stream):
+                columns = self.program.stream(stream).slot(slot).columns
+                share = self.into[stream][:, columns] @ (self.back[stream][columns] @ rest)
                 if magnitude(share) > noise() * magnitude(one.directions) and magnitude(rest - share) > noise():
                     yield replace(one, directions=share)
                     rest = rest - share
@@ -313,10 +316,10 @@ class Loop(FeatureExecution):
 
     def _told(self, start: Residuals) -> Algorithm:
         """The equations: first with as few fields as possible, then with those that turn out to be needed."""
-        loop_cells, forced = list(self.cells), set[int]()
+        loop_cells = list(self.cells)
+        forced = {cell.number for cell in loop_cells if cell.fixed is None and self._is_equal(cell)}
         while True:
             self.cells = list(loop_cells)
-            self.unread.clear()
             found, missing = self._pass(forced)
             if not missing - forced:
                 break
@@ -334,10 +337,19 @@ class Loop(FeatureExecution):
             (p, [one for one in s if one[0].number in live]) for p, s in zip(found.places, found.steps, strict=True)
         ]
         found.steps, found.places = [step for _, step in kept if step], [place for place, step in kept if step]
+        if not found.steps:  # a layer says something
+            inputs = {one.name for one in self.program.inputs}
+            self._keep(found, [next(cell for cell in self.cells if self._given_in(cell) in inputs)])
         found.cells = [cell for cell in self.cells if cell.number in live]
-        found.constants = [cell for cell in loop_cells if cell.fixed is not None]
         found.variables = [cell for cell in loop_cells if cell.fixed is None]
         return found
+
+    def _is_equal(self, cell: ResidualCell) -> bool:
+        """Whether it is a slot that holds the same as another."""
+        rows = self.back[cell.stream] @ cell.directions
+        stream = self.program.stream(cell.stream)
+        parts = [rows[stream.slot(slot).columns] for home, slot in self.equals if home == cell.stream]
+        return any(magnitude(part) == magnitude(rows) for part in parts)
 
     def _is_set(self, cell: ResidualCell, sublayer: Attend) -> bool:
         """Whether an attention sub-layer drops what a cell has held, by its carry or by a head that takes it away."""
@@ -362,6 +374,7 @@ class Loop(FeatureExecution):
         found = Algorithm(self.cells, inputs)
         state, versions = self.beginning(), dict.fromkeys((cell.number for cell in self.cells), 0)
         missing: set[int] = set()
+        kept: list[ResidualCell] = []
         for at, step in enumerate(self.program.layer):
             before = {c.number: v for c, v in self._values(self.without_derived(state))}
             after = self.without_derived(self.carried_out(step.sublayers, state, f"layer.{at}"))
@@ -379,12 +392,17 @@ class Loop(FeatureExecution):
         for output in self.program.answers():
             answer = self._answer(output, final, state)
             set_cells = {cell.number for step in found.steps for cell, _ in step}
-            if answer.cell is not None and answer.cell.fixed is None and answer.cell.number not in set_cells:
-                missing.add(answer.cell.number)
+            if (shown := answer.cell) is not None and shown.number not in set_cells:
+                if shown.fixed is None:
+                    missing.add(shown.number)
+                elif not self._given_in(shown):
+                    kept.append(shown)
             if output is self.program.objective:
                 found.objective = answer
             else:
                 found.answers.append(answer)
+        if kept:
+            self._keep(found, kept)
         live = self._live(found)
         set_cells = {cell.number for step in found.steps for cell, _ in step}
         by_number = {cell.number: cell for cell in self.cells}
@@ -392,6 +410,21 @@ class Loop(FeatureExecution):
             if number not in set_cells and by_number[number].fixed is None:
                 missing.add(number)
         return found, missing
+
+    def _given_in(self, cell: ResidualCell) -> str:
+        """The input that a cell holds which no layer changes."""
+        found = (name for name, one in self.given.items() if cell.fixed is not None and one.key() == cell.fixed.key())
+        return next(found, "")
+
+    def _keep(self, found: Algorithm, cells: list[ResidualCell]) -> None:
+        """Equations that set cells to what they are."""
+        if not found.steps:
+            found.steps.append([])
+            found.places.append(len(self.program.layer) - 1)
+        for cell in cells:
+            if label := self._given_in(cell):
+                found.inputs.setdefault(label, cell)
+            found.steps[-1].append((cell, cell.symbol()))
 
     def _values(self, state: Residuals) -> Iterator[tuple[ResidualCell, Feature]]:
         for stream, features in state.items():
@@ -415,7 +448,8 @@ class Loop(FeatureExecution):
                 {(c.number): (v, c.symbol(versions[c.number])) for c, v in equations if c.stream == cell.stream}
             )
             named = replace(value, number=replaced(value.number, swap), vector=replaced(value.vector, swap))
-            if cell.number not in forced and is_of_token(named):
+            is_kept = cell.number in forced or (bool(versions.get(cell.number)) and not value.is_nothing)
+            if not is_kept and is_of_token(named):
                 now[cell.number] = named
                 continue
             versions[cell.number] = versions.get(cell.number, 0) + 1
@@ -488,6 +522,17 @@ class Loop(FeatureExecution):
         answers = [*found.answers, *([found.objective] if found.objective is not None else [])]
         read += [one.value for one in answers]
         return {cell for value in read for cell, version in versions_in(value) if version == 0}
+
+
+def _stayed(one: Feature, cell: ResidualCell) -> list[Feature]:
+    """What is still where it was, apart from what was added of it elsewhere."""
+    old = cell.directions
+    shares = np.asarray(np.linalg.lstsq(old, one.directions, rcond=None)[0], np.float64)
+    c = ratio(shares, np.eye(len(shares))) if shares.shape[0] == shares.shape[1] else None
+    rest = one.directions - old * (c or 0.0)
+    if c is None or magnitude(rest) <= noise() * magnitude(one.directions):
+        return [one]
+    return [replace(one, directions=old), replace(one, directions=rest)]
 
 
 def versions_in(value: Feature) -> set[Version]:

@@ -6,7 +6,8 @@ choice around them), so that equal things are equal values.
 
     ref, NAME, (i, ...)       a field            vref, NAME, (i,)      a vector field
     inner, u, v               <u, v>             vsum, SET, vec        a sum of vectors
-    symbol, SIZE, N           the N-th of a vocabulary of so many
+    coordinate, u, i          a coordinate of u     vfunction, NAME, vec  a function of every coordinate
+    symbol, SIZE, N           the N-th of a vocabulary of so many      vtimes, powers   a product by coordinate
     count, SET                position, i        same, SET, i, j       1 where two tokens are the same one
     function, NAME, poly      exp, log, ...      unit, vec, vec|None   a vector by its length, and what if it is 0
     sum, SET, poly            over a bound index
@@ -20,6 +21,7 @@ choice around them), so that equal things are equal values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -33,7 +35,27 @@ Rename: TypeAlias = Callable[[int, int], int]  # an index, and how many sums and
 
 SELF, PAIR, KEY, OTHER = 0, 1, 2, 3  # the token itself; the second index of a row; the key of a head; one more
 ONE: Poly = {(): Fraction(1)}
-VECTORS = ("vref", "vmatrix", "vsum", "unit", "velse", "symbol")
+VECTORS = ("vref", "vmatrix", "vsum", "unit", "velse", "vfunction", "vtimes", "symbol")
+LONGEST = 300_000  # letters of a term
+MOST_WORK = 400_000_000  # letters of all terms that are compared while a file is read
+WORK: ContextVar[list[int]] = ContextVar("work")
+
+
+class TooLong(Exception):
+    """Terms that grow beyond what anybody would read."""
+
+
+def order(value: object) -> str:
+    """By what terms are sorted; counted, so that reading comes to an end."""
+    said = repr(value)
+    work = WORK.get(None)
+    if work is not None:
+        work[0] += len(said)
+    if len(said) > LONGEST or (work is not None and work[0] > MOST_WORK):
+        raise TooLong
+    return said
+
+
 ADD_UP = frozenset({"argmax", "softmax", "sparsemax", "normmax", "top"})  # weights that sum to one, where any is
 
 
@@ -49,12 +71,12 @@ def atom(*parts: Any) -> Poly:
 
 def freeze(p: Poly) -> Frozen:
     """A hashable form, the same for equal polynomials."""
-    return tuple(sorted(p.items(), key=repr))
+    return tuple(sorted(p.items(), key=order))
 
 
 def freeze_vec(v: Vec) -> FrozenVec:
     """The same of a vector."""
-    return tuple(sorted(((a, freeze(p)) for a, p in v.items()), key=repr))
+    return tuple(sorted(((a, freeze(p)) for a, p in v.items()), key=order))
 
 
 def thaw(v: FrozenVec) -> Vec:
@@ -89,7 +111,7 @@ def multiply(*factors: Poly) -> Poly:
                 powers = dict(left)
                 for a, power in right:
                     powers[a] = 1 if a[0] in ("same", "holds", "differ") else powers.get(a, 0) + power
-                mono = tuple(sorted(powers.items(), key=repr))
+                mono = tuple(sorted(powers.items(), key=order))
                 new[mono] = new.get(mono, Fraction(0)) + c * e
         result = {mono: c for mono, c in new.items() if c}
     return result
@@ -109,6 +131,51 @@ def scale_vec(v: Vec, factor: Poly) -> Vec:
     return {a: q for a, p in v.items() if (q := multiply(p, factor))}
 
 
+def times_vec(u: Vec, v: Vec) -> Vec:
+    """The product by coordinate."""
+    return add_vec(*(scale_vec(_times(a, b), multiply(p, q)) for a, p in u.items() for b, q in v.items()))
+
+
+def _times(a: Atom, b: Atom) -> Vec:
+    if a[0] == b[0] == "symbol":
+        return {a: ONE} if a == b else {}
+    powers = dict(a[1] if a[0] == "vtimes" else ((a, 1),))
+    for one, power in b[1] if b[0] == "vtimes" else ((b, 1),):
+        powers[one] = powers.get(one, 0) + power
+    return {("vtimes", tuple(sorted(powers.items(), key=order))): ONE}
+
+
+def function_vec(name: str, v: Vec) -> Vec:
+    """A function of every coordinate."""
+    if name == "reciprocal" and len(v) == 1:
+        ((a, p),) = v.items()
+        return {("vfunction", name, freeze_vec({a: ONE})): function(name, p)}
+    return {("vfunction", name, freeze_vec(v)): ONE}
+
+
+def coordinate(v: Vec, index: int) -> Poly:
+    """The coordinate of a vector that a token of a set of as many names."""
+    return add(*(multiply(p, _coordinate(a, index)) for a, p in v.items()))
+
+
+def _coordinate(a: Atom, index: int) -> Poly:
+    match a:
+        case ("vsum", home, v):
+            fresh = max(free({a: ONE}) | {index, OTHER}) + 1
+            return total(home, None, coordinate(opened_vec(v, fresh), index), fresh)
+        case ("velse", u, v):
+            return atom("else", freeze(coordinate(thaw(u), index)), freeze(coordinate(thaw(v), index)))
+        case ("unit", u, v):
+            length = function("sqrt", inner(thaw(u), thaw(u)))
+            found = multiply(coordinate(thaw(u), index), function("reciprocal", length))
+            return found if v is None else atom("else", freeze(found), freeze(coordinate(thaw(v), index)))
+        case ("vfunction", name, v):
+            return function(name, coordinate(thaw(v), index))
+        case ("vtimes", powers):
+            return multiply(*(_coordinate(one, index) for one, power in powers for _ in range(power)))
+    return atom("coordinate", a, index)
+
+
 def inner(u: Vec, v: Vec) -> Poly:
     """<u, v>."""
     return add(*(multiply(p, q, _inner(a, b)) for a, p in u.items() for b, q in v.items()))
@@ -117,11 +184,24 @@ def inner(u: Vec, v: Vec) -> Poly:
 def _inner(a: Atom, b: Atom) -> Poly:
     if a[0] == b[0] == "symbol":
         return number(a == b)
-    return atom("inner", *sorted((a, b), key=repr))
+    return atom("inner", *sorted((a, b), key=order))
+
+
+def holds(op: str, p: Poly) -> Poly:
+    """1 where a number compares with 0 as an operator says, else 0."""
+    if set(p) <= {()}:
+        c = p.get((), 0)
+        return number({">": c > 0, ">=": c >= 0, "<": c < 0, "<=": c <= 0}[op])
+    return atom("holds", op, freeze(p))
 
 
 def function(name: str, p: Poly) -> Poly:
     """A function of a number."""
+    c = p.get((), Fraction(0))
+    if set(p) <= {()} and name in ("relu", "relu2", "abs"):
+        return number(abs(c) if name == "abs" else max(c, Fraction(0)) ** (2 if name == "relu2" else 1))
+    if not p and name in ("exp", "sqrt", "tanh"):
+        return ONE if name == "exp" else {}
     inside, outside = (dict(p), Fraction(1))
     if name == "reciprocal":
         if set(p) == {()}:
@@ -135,7 +215,7 @@ def function(name: str, p: Poly) -> Poly:
                 one = atom("function", name, freeze({((a, 1),): Fraction(1)}))
                 result = multiply(result, *([one] * power))
             return result
-        leading = p[min(p, key=repr)]
+        leading = p[min(p, key=order)]
         inside, outside = scale(p, 1 / leading), 1 / leading
     return scale(atom("function", name, freeze(inside)), outside)
 
@@ -162,7 +242,7 @@ def _frozen(p: Frozen, name: Rename, depth: int) -> Frozen:
 
 
 def _masks(masks: Iterable[Frozen], name: Rename, depth: int) -> tuple[Frozen, ...]:
-    return tuple(sorted((_frozen(m, name, depth) for m in masks), key=repr))
+    return tuple(sorted((_frozen(m, name, depth) for m in masks), key=order))
 
 
 def _atom(a: Atom, name: Rename, depth: int) -> Poly:
@@ -170,7 +250,9 @@ def _atom(a: Atom, name: Rename, depth: int) -> Poly:
         case ("ref" | "matrix", label, indices):
             return atom(a[0], label, tuple(name(i, depth) for i in indices))
         case ("inner", u, v):
-            return atom("inner", *sorted((_vector(u, name, depth), _vector(v, name, depth)), key=repr))
+            return atom("inner", *sorted((_vector(u, name, depth), _vector(v, name, depth)), key=order))
+        case ("coordinate", u, i):
+            return atom("coordinate", _vector(u, name, depth), name(i, depth))
         case ("position", i):
             return atom("position", name(i, depth))
         case ("same", home, i, j):
@@ -204,9 +286,21 @@ def _vector(a: Atom, name: Rename, depth: int) -> Atom:
         case ("unit" | "velse", u, v):
             after = None if v is None else freeze_vec(rename_vec(thaw(v), name, depth))
             return (a[0], freeze_vec(rename_vec(thaw(u), name, depth)), after)
+        case ("vfunction", label, v):
+            return ("vfunction", label, freeze_vec(rename_vec(thaw(v), name, depth)))
+        case ("vtimes", powers):
+            ((found, _),) = times_vecs(*({_vector(b, name, depth): ONE} for b, n in powers for _ in range(n))).items()
+            return found
         case ("symbol", *_):
             return a
     raise AssertionError(a)
+
+
+def times_vecs(first: Vec, *others: Vec) -> Vec:
+    """The product of several by coordinate."""
+    for other in others:
+        first = times_vec(first, other)
+    return first
 
 
 def moved(p: Poly, names: Mapping[int, int]) -> Poly:
@@ -274,6 +368,10 @@ def _total(home: str, size: int | None, inside: Mono, index: int) -> Poly:
             other = a[3] if a[2] == index else a[2]
             rest = tuple(part for part in inside if part[0] != a)
             return moved({rest: Fraction(1)}, {index: other})
+    if sum(power for _, power in inside) == 2 and all(
+        a[0] == "coordinate" and a[2] == index and index not in free(a[1]) for a, _ in inside
+    ):
+        return inner({inside[0][0][1]: ONE}, {inside[-1][0][1]: ONE})
     if len(inside) == 1 and inside[0][1] == 1:
         a = inside[0][0]
         adds_up = a[0] == "weight" and a[5] == index and a[2].kind in ADD_UP and not a[4]
@@ -314,6 +412,46 @@ def _split(mono: Mono, index: int) -> tuple[Mono, Mono]:
     return tuple(part for part in mono if part not in inside), inside
 
 
+# ---- what stands for what has no value -------------------------------------------------------------------------------
+
+
+def with_else(value: Any) -> Any:
+    """(a else 0) + b (1 - (t else 0)) as a else b, where t is 1 where a has a value."""
+    is_vector = bool(value) and isinstance(next(iter(value.values())), dict)
+    left: dict[tuple[Mono, Atom | None], Fraction] = {}
+    for key, inside in value.items():
+        left |= {(mono, key): c for mono, c in inside.items()} if is_vector else {(key, None): inside}
+    for entry in list(left):
+        mono, vector = entry
+        a = vector if not mono else mono[0][0] if len(mono) == 1 and mono[0][1] == 1 and not vector else None
+        if a is None or a[0] not in ("else", "velse") or a[2] or entry not in left:
+            continue
+        choices = {b[1:5] for b in atoms(thaw(a[1]) if vector else dict(a[1])) if b[0] == "weight"}
+        for there in {b for other, _ in left for b, power in other if b[0] == "else" and b != a and power == 1}:
+            about = [b[1:5] for b in atoms(dict(there[1])) if b[0] == "weight"]
+            without = {
+                (tuple(part for part in other[0] if part[0] != there), other[1]): -c
+                for other, c in left.items()
+                if (there, 1) in other[0]
+            }
+            if there[2] or about[:1] not in [[one] for one in choices]:
+                continue
+            if all(left.get(other) == c for other, c in without.items()):
+                c = left.pop(entry)
+                for mono, other in without:
+                    del left[mono, other], left[mono_product(mono, ((there, 1),)), other]
+                if vector:
+                    fallback = add_vec(*({b: {m: e / c}} for (m, b), e in without.items() if b))
+                    entry = ((), ("velse", a[1], freeze_vec(fallback)))
+                else:
+                    entry = (((("else", a[1], freeze({m: e / c for (m, _), e in without.items()})), 1),), None)
+                left[entry] = c
+                break
+    if not is_vector:
+        return {mono: c for (mono, _), c in left.items()}
+    return add_vec(*({b: {mono: c}} for (mono, b), c in left.items() if b))
+
+
 # ---- looking inside --------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +475,9 @@ def _within(a: Atom) -> Iterator[Atom]:
             for one in (u, v):
                 yield one
                 yield from _within(one)
+        case ("coordinate", u, _):
+            yield u
+            yield from _within(u)
         case ("function" | "holds" | "sum", _, p):
             yield from atoms(dict(p))
         case ("else", p, q):
@@ -346,8 +487,12 @@ def _within(a: Atom) -> Iterator[Atom]:
             yield from atoms(dict(score))
             for mask in masks:
                 yield from atoms(dict(mask))
-        case ("vsum", _, v):
+        case ("vsum" | "vfunction", _, v):
             yield from atoms(thaw(v))
+        case ("vtimes", powers):
+            for one, _ in powers:
+                yield one
+                yield from _within(one)
         case ("unit" | "velse", u, v):
             yield from atoms(thaw(u))
             if v is not None:
@@ -373,5 +518,11 @@ def _swapped(a: Atom, swap: Callable[[Atom], Atom | None]) -> Atom:
         case ("function", name, p):
             return ("function", name, freeze(replaced(dict(p), swap)))
         case ("inner", u, v):
-            return ("inner", *sorted((_swapped(u, swap), _swapped(v, swap)), key=repr))
+            return ("inner", *sorted((_swapped(u, swap), _swapped(v, swap)), key=order))
+        case ("coordinate", u, i):
+            return ("coordinate", _swapped(u, swap), i)
+        case ("vfunction", name, v):
+            return ("vfunction", name, freeze_vec(replaced(thaw(v), swap)))
+        case ("vtimes", powers):
+            return ("vtimes", tuple(sorted(((_swapped(one, swap), n) for one, n in powers), key=order)))
     return a

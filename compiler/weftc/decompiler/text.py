@@ -29,7 +29,9 @@ from weftc.decompiler.terms import (
     moved,
     opened,
     opened_vec,
+    order,
     scale,
+    with_else,
 )
 from weftc_runtime.format.program import Input, Program, Weighting
 
@@ -57,7 +59,7 @@ class SpecWriter:
     noises: set[str] = field(default_factory=set)
     pairs: dict[str, str] = field(default_factory=dict)  # inputs that hold rows -> the set of their second index
     symbols: dict[str, tuple[str, ...]] = field(default_factory=dict)  # fields that hold symbols -> their vocabulary
-    matrices: set[int] = field(default_factory=set)  # those that the text names
+    matrices: dict[int, int] = field(default_factory=dict)  # those that the text names -> their number in it
     coefficients: set[Fraction] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -195,11 +197,12 @@ class SpecWriter:
     def _objective(self, answer: ReadAnswer) -> str:
         if answer.output.kind not in ("total", "common"):
             raise Unspeakable(f"an objective of kind {answer.output.kind}")
-        name = self._index(answer.output.stream, {})
-        inside = bare(self.poly(answer.value.number, {SELF: name}))
-        if SELF not in free(answer.value.number):
-            inside += f" + 0 * index({name})"  # the language sums what depends on the token
-        return f"sum[{name}] {wrapped(inside)}"
+        name, value = self._index(answer.output.stream, {}), answer.value.number
+        inside = bare(self.poly(value, {SELF: name}))
+        if answer.output.kind == "common" and SELF not in free(value):
+            return inside
+        word = "sum" if answer.output.kind == "total" else "mean"
+        return f"{word}[{name}] {wrapped(self._about(inside, SELF, value, {SELF: name}))}"
 
     # ---- indices -----------------------------------------------------------------------------------------------------
 
@@ -223,7 +226,7 @@ class SpecWriter:
     def poly(self, p: Poly, names: Names, shift: int | None = None) -> str:
         """A number. `shift`: it may be changed by what does not depend on this index."""
         terms = []
-        for below, part in _by_divisor(squares(p, shift)):
+        for below, part in _by_divisor(squares(with_else(p), shift)):
             if len(part) == 1:
                 terms.append(self._term(_times(part[0][0], below), part[0][1], names))
             else:
@@ -256,7 +259,7 @@ class SpecWriter:
                 below += [wrapped(self.poly(dict(a[2]), names), product=False)] * power
             else:
                 text = self._atom(a, names)
-                above.append(text if power == 1 else f"{text}^{power}")
+                above.append(text if power == 1 else f"({text})^{power}" if "^" in text[-2:] else f"{text}^{power}")
         sign, c = ("-", -c) if c < 0 else ("+", c)
         self.coefficients.add(c)
         said = _decimal(c)
@@ -287,8 +290,9 @@ class SpecWriter:
             case ("ref", label, indices):
                 return f"{self._field(label)}[{', '.join(names[i] for i in indices)}]"
             case ("matrix", n, indices):
-                self.matrices.add(n)
-                return f"M{n}[{', '.join(names.get(i, '_') for i in indices)}]"
+                return f"{self._matrix(n)}[{', '.join(names.get(i, '_') for i in indices)}]"
+            case ("coordinate", ("vref", label, (i,)), e):
+                return f"{self._field(label)}[{names[i]}, {names[e]}]"
             case ("inner", u, v):
                 if u == v:
                     return f"|{bare(self._vector(u, names))}|^2"
@@ -345,10 +349,22 @@ class SpecWriter:
         p = scale(opened(score, fresh), -1 if negate else 1)
         word = "logsumexp" if kind == "lse" else "min" if negate else "max"
         where = self._where([opened(mask, fresh) for mask in masks], inside)
-        return f"({word}[{inside[fresh]}] {wrapped(self.poly(p, inside))}{where})"
+        said = self._about(self.poly(p, inside), fresh, p, inside)
+        return f"({word}[{inside[fresh]}] {wrapped(said)}{where})"
+
+    def _about(self, said: str, index: int, value: Poly, names: Names) -> str:
+        """A number in words that name an index: the language reduces and chooses what depends on the token."""
+        return said if index in free(value) else f"{said} + 0 * index({names[index]})"
 
     def _where(self, masks: Sequence[Poly], names: Names) -> str:
         facts = [a for mask in masks for mono in mask for a, _ in mono]
+        for best in facts:
+            if (ranking := _ranking(best)) is not None:
+                others = [mask for mask in masks if mask != atom(*best)]
+                among = [opened(mask, ranking[5]) for mask in ranking[4]]
+                if sorted(map(freeze, others), key=order) == sorted(map(freeze, among), key=order):
+                    best_ones = self._weighting(ranking[2], ranking[3], (), ranking[5], names)
+                    return f"{self._where(others, names)} among {best_ones}"
         said = []
         for at, a in enumerate(facts):
             back = ("holds", ">=", freeze(scale(dict(a[2]), -1))) if a[:2] == ("holds", ">=") else None
@@ -384,15 +400,11 @@ class SpecWriter:
             for mono in p
             if len(mono) == 1 and mono[0][0][0] == "ref" and self._field(mono[0][0][1]) in self.noises
         ]
-        if noise and rule.kind == "argmax":
-            if p[noise[0]] != 1:
-                raise Unspeakable("noise with a factor")
+        if noise and rule.kind == "argmax" and p[noise[0]] == 1:
             said = self.poly({mono: c for mono, c in p.items() if mono != noise[0]}, names, i)
             return f"sample[{names[i]}]({said}{where} noise {self._atom(noise[0][0][0], names)})"
         negate = rule.kind in ("argmax", "top") and bool(p) and all(c < 0 for _, c in squares(p, i))
-        said = self.poly(scale(p, -1) if negate else p, names, i)
-        if i not in free(p):
-            said += f" + 0 * index({names[i]})"  # the language chooses by what depends on the token
+        said = self._about(self.poly(scale(p, -1) if negate else p, names, i), i, p, names)
         word = {"argmax": ("argmax", "argmin"), "top": ("highest", "lowest")}.get(rule.kind, (rule.kind,))[negate]
         ties = ""
         if rule.kind == "argmax" and rule.ties != "first":
@@ -469,7 +481,7 @@ class SpecWriter:
     def vec(self, v: Vec, names: Names, known: tuple[str, ...] = ()) -> str:
         known = known or self._vocabulary(v)
         terms = []
-        for a, p in sorted(v.items(), key=repr):
+        for a, p in sorted(with_else(v).items(), key=order):
             said = self._vector(a, names, known)
             if len(p) == 1:
                 ((mono, c),) = p.items()
@@ -495,8 +507,15 @@ class SpecWriter:
             case ("vref", label, (i,)):
                 return f"{self._field(label)}[{names[i]}]"
             case ("vmatrix", n, _):
-                self.matrices.add(n)
-                return f"M{n}"
+                return self._matrix(n)
+            case ("vfunction", "absolute", v):
+                return f"abs({self.vec(thawed(v), names)})"
+            case ("vfunction", "relu2", v):
+                return f"relu({self.vec(thawed(v), names)}) .^ 2"
+            case ("vfunction", name, v):
+                return f"{name}({self.vec(thawed(v), names)})"
+            case ("vtimes", powers):
+                return self._by_coordinate(powers, names)
             case ("vsum", home, v):
                 fresh, inside = self._open(home, names)
                 ((b, p),) = opened_vec(v, fresh).items()
@@ -509,6 +528,22 @@ class SpecWriter:
                 known = known or self._vocabulary(thawed(u)) or self._vocabulary(thawed(v))
                 return f"({bare(self.vec(thawed(u), names, known))} else {self.vec(thawed(v), names, known)})"
         raise Unspeakable(f"{a[0]} has no words")
+
+    def _by_coordinate(self, powers: Sequence[tuple[Atom, int]], names: Names) -> str:
+        """A product of vectors by coordinate, and what it is divided by."""
+        above, below = [], []
+        for a, power in powers:
+            if a[:2] == ("vfunction", "reciprocal"):
+                below += [wrapped(self.vec(thawed(a[2]), names), product=False)] * power
+            else:
+                said = self._vector(a, names)
+                above.append(said if power == 1 else f"({said}) .^ {power}")
+        if not above:
+            raise Unspeakable("the reciprocal of a vector")
+        return f"({' ./ '.join([' .* '.join(above), *below])})"
+
+    def _matrix(self, n: int) -> str:
+        return f"M{self.matrices.setdefault(n, len(self.matrices) + 1)}"
 
     def _vocabulary(self, v: Vec) -> tuple[str, ...]:
         """The symbols that a vector is one of, or a mean of."""
@@ -531,6 +566,15 @@ def _is_count(a: Atom) -> bool:
     """Whether a sum counts the tokens that meet conditions."""
     ((mono, c),) = dict(a[2]).items()
     return c == 1 and all(one[0] in FACTS for one, _ in mono)
+
+
+def _ranking(fact: Atom) -> Atom | None:
+    """The weight of a ranking, of a condition that says that it is not 0."""
+    if fact[:2] != ("holds", ">") or len(fact[2]) != 1:
+        return None
+    ((mono, c),) = fact[2]
+    is_weight = c == 1 and len(mono) == 1 and mono[0][1] == 1 and mono[0][0][0] == "weight"
+    return mono[0][0] if is_weight and mono[0][0][2].kind == "top" else None
 
 
 def _all(facts: Sequence[Atom]) -> Poly:
@@ -587,11 +631,11 @@ def _by_divisor(terms: list[tuple[Mono, Fraction]]) -> list[tuple[Mono, list[tup
 
 
 def _times(left: Mono, right: Mono) -> Mono:
-    return tuple(sorted((*left, *right), key=repr))
+    return tuple(sorted((*left, *right), key=order))
 
 
 def _with(mono: Mono, a: Atom) -> Mono:
-    return tuple(sorted((*mono, (a, 1)), key=repr))
+    return tuple(sorted((*mono, (a, 1)), key=order))
 
 
 def bare(text: str) -> str:
