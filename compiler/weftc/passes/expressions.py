@@ -22,6 +22,7 @@ from weftc.passes.heads import (
     centred,
     function_of_pair,
     has_functions,
+    has_open_distances,
     is_positive,
     linear,
     note,
@@ -197,7 +198,7 @@ def _reciprocals(cx: Context, p: Poly) -> Poly:
 
 
 def _square(cx: Context, p: Poly) -> Poly:
-    p = _caught(cx, p)
+    p = _of_one_token(_caught(cx, p))
     if len(p.axes) > 2 and len(p.terms) > 1 and not cx.deciding:
         raise NoAttentionForm(
             f"a square of {len(p.axes)} tokens ({cx.said(p.axes)}); attention relates two", STORE_FIRST, crowded=True
@@ -245,6 +246,26 @@ def _caught(cx: Context, p: Poly) -> Poly:
     return p.replace(swap)
 
 
+def _of_one_token(p: Poly) -> Poly:
+    """A difference of a token and of sums that are the same for all tokens, with these sums on that token: it is taken
+    there, and no product of two tokens has to stand for it."""
+    if len(p.axes) != 2 or _pending(p):
+        return p
+
+    def is_same_for_all(a: Atom, elsewhere: Axis) -> bool:
+        if not isinstance(a, PendingSum) or a.own or a.rule.self_key is not None or a.key == elsewhere:
+            return False
+        return thaw(a.rule.score).axes | mask_axes(a.rule.masks) <= {a.key}
+
+    i, j = sorted(p.axes)
+    for moves, stays in ((i, j), (j, i)):
+        sums = [a for a in p.atoms if moves in axes(a)]
+        if all(is_same_for_all(a, stays) for a in sums):
+            landed = {a: Poly.atom(replace(a, query=stays)) for a in sums if isinstance(a, PendingSum)}
+            return p.replace(landed.get)  # type: ignore[arg-type]
+    return p
+
+
 def _pending(p: Poly) -> bool:
     """Whether an `else` may still have to catch something in it."""
     return any(isinstance(a, PendingSum) and a.rule.may_be_empty for a in p.atoms)
@@ -259,7 +280,7 @@ def _whole(cx: Context, p: Poly) -> Poly:
 
     A score that decides is left as a polynomial of stored fields: that is compared exactly anyhow.
     """
-    p = _caught(cx, p)
+    p = _of_one_token(_caught(cx, p))
     if len(p.terms) < 2 or (cx.guarded and _pending(p)) or not p.axes:
         return p
     if len(p.axes) == 1:
@@ -368,6 +389,12 @@ def _guarded(cx: Context, node: Node) -> tuple[Poly, list[Opening]]:
     return body, inside.noted
 
 
+def _before_else(cx: Context, p: Poly) -> Poly:
+    """What a head scores by. Before an `else` its sums are made here, with 0 where they have no value: the
+    head is made later, when nothing says any more that an `else` stands around it."""
+    return resolve(cx, p) if cx.guarded else p
+
+
 # ---- conditions and weightings ---------------------------------------------------------------------------------------
 
 
@@ -425,7 +452,7 @@ def _weighting(cx: Context, node: Node) -> Poly:
             f"{how.kind}[{cx.said([k])}] needs another token to choose for",
             "declare a second index over the same set: one for the token that chooses, one for the candidates",
         )
-    p = resolve(inside, p) if cx.guarded else p
+    p = _before_else(inside, p)
     rule = _rule_of(cx, node, -p if how.kind in ("argmin", "lowest") else p, masks, q)
     over_keys(replace(cx, home=q), inside.noted, k, masks)
     note(cx, rule, q, k)
@@ -480,7 +507,7 @@ def _normalize(cx: Context, p: Poly, masks: tuple[MaskRule, ...], q: Axis, k: Ax
     For exp(S) * g it is normalize(softmax(S) * g): a factor per query is free.
     """
     found = _softened(cx, p, masks)
-    if found is None or has_functions(found[1]):
+    if found is None or has_functions(found[1]) or has_open_distances(cx, found[1]):
         return weigh("normalize", _lowered_exponential(cx, p, masks, q, k).frozen, masks)
     rule, rest = found
     if rest.is_const:
@@ -547,10 +574,12 @@ def _reduce(cx: Context, node: Node) -> Poly:
     inside = replace(cx, noted=[])
     masks = _masks(inside, node.parts("where"))
     body = poly(inside, part)
-    weights = Poly.const(1) if weighted is None else poly(inside, weighted)
+    beside = replace(cx, noted=[])
+    weights = Poly.const(1) if weighted is None else _before_else(beside, poly(beside, weighted))
     if by is None:
         over_keys(cx, inside.noted, k, masks, body, weights)
-    elif inside.noted and cx.guarded:
+        over_keys(cx, beside.noted, k, masks, weights)  # a weight without a value is no weight of 0
+    elif (inside.noted or beside.noted) and cx.guarded:
         raise NoAttentionForm(SEVERAL, ONE_EACH, code="L303")
     if kind in ("max", "min", "logsumexp"):
         return _extreme(cx, kind, body, k, masks)
@@ -574,7 +603,8 @@ def _reduce(cx: Context, node: Node) -> Poly:
             mass = mass + emptiness(cx, rule, q, k)
         return divide(cx, sum_over(cx, body * weights, k, masks), mass, nonzero=True)
     soft = _softened(cx, weights, masks)
-    if soft is not None and not soft[1].is_const and not has_functions(soft[1]):
+    whole = soft is None or has_functions(soft[1]) or has_open_distances(cx, soft[1])
+    if soft is not None and not soft[1].is_const and not whole:
         return _mean_by(cx, body, replace(soft[0], span=node.span), soft[1], q, k)
     rule = replace(_normalize(cx, weights, masks, q, k), span=node.span)
     note(cx, rule, q, k)
@@ -582,13 +612,14 @@ def _reduce(cx: Context, node: Node) -> Poly:
 
 
 def _mean_by(cx: Context, body: Poly, rule: HeadRule, factor: Poly, q: Axis, k: Axis) -> Poly:
-    """The mean of `body` weighted by softmax * factor: a quotient of two sums that one head brings."""
+    """The mean of `body` weighted by softmax * factor: a quotient of two sums that one head brings. The upper one is
+    added up before it is divided, so that it rounds as the lower one does."""
     note(cx, rule, q, k)
     weight = Poly.atom(Weight(rule, q, k)) * factor
     mass = sum_over(cx, weight, k)
     if cx.guarded and rule.may_be_empty:
         mass = mass + emptiness(cx, rule, q, k)  # divided by 1 where no key counts
-    return divide(cx, sum_over(cx, body * weight, k), mass, nonzero=True)
+    return divide(cx, _whole(cx, sum_over(cx, body * weight, k)), mass, nonzero=True)
 
 
 def _is_pair(p: Poly) -> bool:
@@ -608,6 +639,7 @@ def _extreme(cx: Context, kind: str, body: Poly, k: Axis, masks: tuple[MaskRule,
             f"{kind} over {cx.said([k])} has to land on another token",
             f"declare a second index over the set of {cx.said([k])} and use it on one side",
         )
+    body = _before_else(cx, body)
     if kind == "logsumexp":
         return total(cx, PendingSum(q, k, weigh("lse", body.frozen, masks)))
     factor = 1 if kind == "max" else -1

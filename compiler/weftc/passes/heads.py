@@ -340,6 +340,25 @@ def has_functions(p: Poly) -> bool:
     return any(isinstance(a, Applied) for a in p.atoms)
 
 
+def has_open_distances(cx: Context, p: Poly) -> bool:
+    """Whether distances of two tokens of open sets are factors that a head can keep whole, beside functions only."""
+    return cx.styles.scores == "l2" and any(
+        isinstance(a, KeptDistance) and cx.tokens(a.i) is None and cx.tokens(a.j) is None for a in p.atoms
+    )
+
+
+def beside_distances(cx: Context, p: Poly) -> Poly:
+    """exp(S) * |A - B|^2 of open sets, with exp as a function that the head takes: the distance is kept whole."""
+    found = {
+        a
+        for scalars, v in p.terms
+        if has_open_distances(cx, Poly.term((scalars, None)))
+        for a, _ in scalars
+        if isinstance(a, Exp)
+    }
+    return p.replace(lambda a: Poly.atom(Applied("exp", a.body)) if a in found and isinstance(a, Exp) else None)
+
+
 def apart(cx: Context, p: Poly) -> Poly:
     """A pair expression with rows of their own for distances that are multiplied out: what is added comes after."""
     if cx.styles.scores == "l2" or len(p.terms) < 2:
@@ -349,6 +368,7 @@ def apart(cx: Context, p: Poly) -> Poly:
 
 def stored(cx: Context, p: Poly) -> Poly:
     """Tabulates what stands where only stored values may: weights, exponentials, distances that are multiplied."""
+    p = beside_distances(cx, p)
     far = crowded_distances(p)
     if any(cx.tokens(i) for i in p.axes):
         p = p.replace(lambda a: tabulate(cx, Poly.atom(a)) if a in far else None)

@@ -24,6 +24,7 @@ from weftc.passes.context import IN_PAIRS, Context, NoAttentionForm, slot_poly
 from weftc.passes.cost import cost_of
 from weftc.passes.entries import entries_product
 from weftc.passes.heads import (
+    beside_distances,
     crowded_distances,
     has_functions,
     linear,
@@ -153,6 +154,7 @@ def _of_differences(cx: Context, body: Poly, q: Axis, k: Axis, masks: tuple[Mask
 
 def _separate(cx: Context, body: Poly, q: Axis, k: Axis) -> Poly:
     """Stores what a single head cannot hold: distances beside another pair part, second weightings."""
+    body = beside_distances(cx, body)
     far = crowded_distances(body)
     fixed = cx.tokens(q) or cx.tokens(k)
     if fixed:  # tabulated distances never cancel; expanded ones do

@@ -78,10 +78,11 @@ class _MultipliedOut(Evaluator):
 
     centred = True
     given: Mapping[str, Floats] = {}  # the inputs before the first layer
+    lost: list[bool]  # of every distance: whether some are not zero, and as good as zero
 
     def over(self, domain: Mapping[str, NDArray[np.intp]]) -> Evaluator:
         made = type(self)(self.world, self.exact, self.tally, domain)
-        made.centred, made.given = self.centred, self.given
+        made.centred, made.given, made.lost = self.centred, self.given, self.lost
         return made
 
     def table(self, node: Expr) -> ValueTable:
@@ -111,6 +112,7 @@ class _MultipliedOut(Evaluator):
         reach = np.ptp(every, axis=0) if self.centred else np.max(np.abs(every), axis=0, initial=0.0)
         with np.errstate(over="ignore"):
             doubt = (width + 4) * EPSILON * float(np.sum(4 * reach * reach))
+        self.lost.append(bool(np.any(square.defined & (square.data != 0) & (square.data <= doubt))))
         return replace(square, error=square.error + doubt)
 
 
@@ -118,7 +120,7 @@ def _evaluator(world: World, distances: Distances, given: Mapping[str, Floats]) 
     if distances == "as written":
         return Evaluator(world, ExactEvaluator(world), Tally())
     made = _MultipliedOut(world, ExactEvaluator(world), Tally())
-    made.centred, made.given = distances == "multiplied out", given
+    made.centred, made.given, made.lost = distances == "multiplied out", given, []
     return made
 
 
@@ -139,6 +141,16 @@ def bounds(
         largest = float(np.max(table.error, initial=0.0))
         found[equation.target.name] = largest if (table.defined & table.finite).all() else np.inf
     return found
+
+
+def loses_a_distance(
+    world: World, equations: tuple[Equation, ...], distances: Distances, given: Mapping[str, Floats]
+) -> bool:
+    """Whether multiplying distances out cannot tell one of them from zero that is none: dividing by it may stop."""
+    evaluator = _evaluator(world, distances, given)
+    for equation in equations:
+        evaluator.table(equation.body)
+    return isinstance(evaluator, _MultipliedOut) and any(evaluator.lost)
 
 
 def log_errors(

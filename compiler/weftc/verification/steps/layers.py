@@ -29,7 +29,7 @@ from weftc.core.types import Checked
 from weftc.interpreter.environment import World
 from weftc.verification.cases.inputs import Case
 from weftc.verification.steps.comparing import Arrays, Divergence, FieldPlace, StepOutcome, hold, one_sided
-from weftc.verification.steps.condition import Distances, bounds, is_settled, tolerance
+from weftc.verification.steps.condition import Distances, bounds, is_settled, loses_a_distance, tolerance
 from weftc.verification.steps.magnitudes import leaves_range
 from weftc.verification.steps.models import Crashed, Seen, Watched
 from weftc.verification.steps.stepwise import OBJECTIVE, Stepwise
@@ -177,23 +177,27 @@ class Judge:
         """The model refused a layer: so must the interpreter.
 
         Where a field is zero up to its own precision (a variance of equal points), being zero is as good an answer as
-        being tiny: then what follows is judged from zero as well. What is too large for the model's precision is no
-        value either, also as an output.
+        being tiny: then what follows is judged from zero as well. So it is with a distance that the style multiplies
+        out, where the model divides by it. What is too large for the model's precision is no value either, also as an
+        output.
         """
         if self.watched.is_outside(before):
             outcome.outside = True
         elif self._refuses(case, layer, before, snap=False, range_too=_is_range(why)):
             outcome.refused = True
-        elif self._refuses(case, layer, before, snap=True):
+        elif self._refuses(case, layer, before, snap=True, divides=_is_division(why)):
             outcome.refused = True
             outcome.edges += 1
         else:
             outcome.divergence = one_sided(f"layer {layer + 1}", f"an error: {why}", "a value")
 
-    def _refuses(self, case: Case, layer: int, before: Arrays, snap: bool, range_too: bool = False) -> bool:
+    def _refuses(
+        self, case: Case, layer: int, before: Arrays, snap: bool, range_too: bool = False, divides: bool = False
+    ) -> bool:
         """Whether the interpreter refuses a layer; with `snap`, from zero where a field may be zero.
 
-        With `range_too`, whether something on its way leaves the range of float64.
+        With `range_too`, whether something on its way leaves the range of float64; with `divides`, whether a distance
+        that is multiplied out cannot be told from zero.
         """
         world = self.whole.world(before)
         fields, errors = before, dict[str, float]()
@@ -208,6 +212,8 @@ class Judge:
                 except WeftError:
                     return True
                 if range_too and leaves_range(made.world, equations):
+                    return True
+                if divides and loses_a_distance(made.world, equations, self.distances, self.given):
                     return True
                 fields, logs = made.fields, made.logs
                 written = [equation.target.name for equation in equations]
@@ -287,6 +293,11 @@ class Judge:
 def _is_range(refusal: str) -> bool:
     """Whether a model refuses because a number leaves the range of its precision."""
     return "overflow" in refusal
+
+
+def _is_division(refusal: str) -> bool:
+    """Whether a model refuses because something to divide by is zero."""
+    return "a division by zero" in refusal or "the total weight is zero" in refusal
 
 
 def _without_value(outcome: StepOutcome, place: str, error: WeftError) -> None:
