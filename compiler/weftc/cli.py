@@ -51,7 +51,8 @@ from weftc.commands.telling import collected_warnings
 from weftc.core.errors import SpecError, WeftError
 from weftc.core.source import printable
 from weftc.core.words import did_you_mean
-from weftc.files.locate import MODEL_SUFFIX, SPEC_SUFFIX, names
+from weftc.files.locate import MODEL_SUFFIX, names
+from weftc.language.parse.library import SPEC_SUFFIX
 
 # The order is that of a working day. Each module has SUMMARY, EXAMPLE, arguments(parser) and run(options) -> exit code.
 COMMANDS: dict[str, ModuleType] = {

@@ -18,6 +18,7 @@ from weftc.emit.program import build
 from weftc.files.locate import find_spec
 from weftc.language.bind import BoundSpec, bind
 from weftc.language.check.check import check
+from weftc.language.parse.linking import standalone
 from weftc.language.parse.parse import parse
 from weftc.normal.form import NormalForm
 from weftc.passes.finite_temperature import has_choices, tempered
@@ -116,7 +117,13 @@ def compile(
         raise InputError(f"heads must be one of any, softmax, not {heads!r}")
     made = build(normal, depth)
     return Checkpoint(
-        made.program, made.tensors, written.name, written.source.text, bound.dims, bound.params, f"weftc {VERSION}"
+        made.program,
+        made.tensors,
+        written.name,
+        standalone(written.source),
+        bound.dims,
+        bound.params,
+        f"weftc {VERSION}",
     )
 
 

@@ -35,7 +35,8 @@ from weftc.fuzz.simpler import size
 from weftc.fuzz.specs import draw
 from weftc.fuzz.trials import Trial, TrialCounts, TrialFailure, again, trials
 from weftc.language.check.check import check
-from weftc.language.parse.parse import parse, read_spec
+from weftc.language.parse.files import read_spec
+from weftc.language.parse.parse import parse
 from weftc.verification.cases.inputs import cases
 
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*.json"))

@@ -13,7 +13,8 @@ from weftc.core import syntax as ast
 from weftc.core.errors import SpecError
 from weftc.core.types import Checked, FieldType
 from weftc.language.check.check import check, type_of
-from weftc.language.parse.parse import parse, read_spec
+from weftc.language.parse.files import read_spec
+from weftc.language.parse.parse import parse
 
 
 def checked(equation: str) -> Checked:

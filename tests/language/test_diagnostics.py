@@ -12,7 +12,8 @@ from conftest import Golden
 from weftc.core.errors import SpecError
 from weftc.core.source import Source
 from weftc.language.check.check import check
-from weftc.language.parse.parse import parse, read_spec
+from weftc.language.parse.files import read_spec
+from weftc.language.parse.parse import parse
 
 FOLDER = Path(__file__).parents[1] / "diagnostics"
 SPECS = sorted(FOLDER.glob("*.weft"))

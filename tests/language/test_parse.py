@@ -14,7 +14,8 @@ from weftc.core import syntax as ast
 from weftc.core.errors import InputError, SpecError
 from weftc.core.source import Span
 from weftc.core.syntax import Binary, Else, Inner, Neg, Norm, Num, Power, Reduce, Ref, Square, Weigh
-from weftc.language.parse.parse import LARGEST, parse, read_spec
+from weftc.language.parse.files import LARGEST, read_spec
+from weftc.language.parse.parse import parse
 
 
 def shape(node: Any) -> Any:

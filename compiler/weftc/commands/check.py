@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from weftc.commands.options import add_json
-from weftc.commands.target import open_spec
+from weftc.commands.target import open_spec, spec_of
 from weftc.commands.telling import json_text, tell
 from weftc.core import syntax as ast
 from weftc.core.errors import InputError, SpecError, WeftError
@@ -15,6 +15,8 @@ from weftc.core.source import printable
 from weftc.core.styles import Styles
 from weftc.core.types import Checked
 from weftc.language.bind import bind
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parts
 
 SUMMARY = "report every mistake in a spec without compiling it"
 EXAMPLE = """example:
@@ -22,10 +24,11 @@ EXAMPLE = """example:
   weftc check specs/*.weft         # every file is checked, whatever the others have
   weftc check - < mine.weft        # from standard input
 
---json prints, for one spec, {ok, name, doc, dims, params, sets, inputs, outputs, steps, examples, warnings}, or
-{ok: false, error, problems: [{code, line, column, end_line, end_column, message, label, notes}]}; for several,
-{ok, files: [{file, and the same}], warnings}. The exit code is 1 when there are problems. weftc explain CODE says more
-about a code."""
+--json prints, for one spec, {ok, name, doc, dims, params, sets, inputs, outputs, steps, examples, warnings}, with
+parts: [{the same}] for the other algorithms of its file, or
+{ok: false, error, problems: [{code, line, column, end_line, end_column, message, label, notes}]}, with file where a
+problem is in another file that the spec uses; for several, {ok, files: [{file, and the same}], warnings}. The exit code
+is 1 when there are problems. weftc explain CODE says more about a code."""
 
 SAMPLE_SIZE = 2  # for every dimension; 1 would make some expressions simpler than they are
 
@@ -45,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     """Checks the specs; the mistakes of a single one leave as a `SpecError`, which the command line prints."""
     if len(options.specs) == 1:
         checked = _checked(options.specs[0])
-        tell(options, {"ok": True, **declared(checked)}, describe(checked))
+        tell(options, {"ok": True, **_all_declared(checked)}, "\n".join(map(describe, checked)))
         return 0
     outcomes = []
     for word in options.specs:
@@ -58,10 +61,12 @@ def run(options: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _checked(word: str) -> Checked:
-    checked = open_spec(word)
-    refuse_unlowerable(checked)
-    return checked
+def _checked(word: str) -> list[Checked]:
+    """The algorithms of a file, each by itself; the first is what the file stands for."""
+    found = [open_spec(word), *(check(part) for part in parts(spec_of(word)))]
+    for checked in found:
+        refuse_unlowerable(checked)
+    return found
 
 
 def _outcome(word: str) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def _outcome(word: str) -> dict[str, Any]:
     except WeftError as error:
         found = problems(error) if isinstance(error, SpecError) else []
         return {"file": word, "ok": False, "error": str(error), "problems": found, "text": str(error)}
-    return {"file": word, "ok": True, **declared(checked), "text": describe(checked)}
+    return {"file": word, "ok": True, **_all_declared(checked), "text": "\n".join(map(describe, checked))}
 
 
 def _print(outcome: dict[str, Any]) -> None:
@@ -108,10 +113,11 @@ def problems(error: SpecError) -> list[dict[str, object]]:
     """The diagnostics of an error as plain data."""
     found: list[dict[str, object]] = []
     for diagnostic in error.diagnostics:
-        line, column = error.source.position(diagnostic.span.start)
-        end_line, end_column = error.source.position(diagnostic.span.end)
+        file, line, column = error.source.origin(diagnostic.span.start)
+        _, end_line, end_column = error.source.origin(diagnostic.span.end)
         found.append(
             {
+                **({} if file == error.source.name else {"file": file}),
                 "code": diagnostic.code,
                 "line": line,
                 "column": column,
@@ -123,6 +129,12 @@ def problems(error: SpecError) -> list[dict[str, object]]:
             }
         )
     return found
+
+
+def _all_declared(found: list[Checked]) -> dict[str, object]:
+    """What the algorithms of a file declare, as plain data."""
+    first, *others = map(declared, found)
+    return {**first, "parts": others} if others else first
 
 
 def declared(checked: Checked) -> dict[str, object]:

@@ -15,7 +15,8 @@ from weftc.core.errors import InputError
 from weftc.core.source import printable
 from weftc.core.words import did_you_mean
 from weftc.files.folder import refuse_file, whole_file
-from weftc.files.locate import MODEL_SUFFIX, SPEC_SUFFIX, find_model, is_model
+from weftc.files.locate import MODEL_SUFFIX, find_model, is_model
+from weftc.language.parse.library import SPEC_SUFFIX
 
 SUMMARY = "explain the code of an error; or a model, as a spec read from its weights"
 EXAMPLE = """example:

@@ -20,7 +20,7 @@ from weftc.core.errors import InputError, SpecError
 from weftc.core.source import Source, printable
 from weftc.files.folder import whole_file
 from weftc.language.format.formatter import format, line_end
-from weftc.language.parse.parse import LARGEST, read_bytes, spec_text
+from weftc.language.parse.files import LARGEST, read_bytes, spec_text
 
 SUMMARY = "format spec files; comments and meaning stay"
 EXAMPLE = """example:

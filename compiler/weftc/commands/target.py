@@ -30,13 +30,17 @@ class Target:
         return self.checked.spec.name
 
 
-def open_spec(text: str) -> Checked:
-    """A built-in spec or the spec in a file, checked."""
+def spec_of(text: str) -> Source:
+    """The text of a built-in spec or of a file."""
     try:
-        source = find_spec(text)
+        return find_spec(text)
     except InputError as error:
         raise UsageError(told(error)) from None
-    return check(parse(source))
+
+
+def open_spec(text: str) -> Checked:
+    """A built-in spec or the spec in a file, checked."""
+    return check(parse(spec_of(text)))
 
 
 def open_target(text: str) -> Target:

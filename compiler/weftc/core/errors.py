@@ -49,7 +49,8 @@ class Diagnostic:
         """The diagnostic as people read it, with the line and a caret under the guilty part."""
         line, column = source.position(self.span.start)
         text = source.line(line)
-        gutter = " " * len(str(line))
+        number = source.origin(self.span.start)[1]
+        gutter = " " * len(str(number))
         end_line, end_column = source.position(max(self.span.end, self.span.start + 1))
         until = end_column if end_line == line else len(text) + 1
         text, column, until = _window(text, column, until)
@@ -59,7 +60,7 @@ class Diagnostic:
             f"error[{self.code}]: {printable(self.message)}",
             f"{gutter}--> {source.place(self.span)}",
             f"{gutter} |",
-            f"{line} | {before}{guilty}{printable(text[until - 1 :])}",
+            f"{number} | {before}{guilty}{printable(text[until - 1 :])}",
             f"{gutter} | {' ' * len(before)}{'^' * max(1, len(guilty))}{label}",
         ]
         out += [f"{gutter} = {printable(note)}" for note in self.notes]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,12 +32,21 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text)
 
 
+class Excerpt(NamedTuple):
+    """What a text took from another file: where it stands here, and the name and the line that it has there."""
+
+    start: int
+    name: str
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The text of one spec and the name to show for it (a file name or a built-in name)."""
 
     name: str
     text: str
+    pieces: tuple[Excerpt, ...] = field(default=(), repr=False, compare=False)
     _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +74,15 @@ class Source:
         without = re.sub(r"#[^\n]*", " ", self.at(span))
         return printable(" ".join(without.split()))
 
+    def origin(self, offset: int) -> tuple[str, int, int]:
+        """The file that an offset is from, with line and column there."""
+        line, column = self.position(offset)
+        for piece in reversed(self.pieces):
+            if piece.start <= offset:
+                return piece.name, line - self.position(piece.start)[0] + piece.line, column
+        return self.name, line, column
+
     def place(self, span: Span) -> str:
         """`name:line:column` of the start of a span."""
-        line, column = self.position(span.start)
-        return f"{printable(self.name)}:{line}:{column}"
+        name, line, column = self.origin(span.start)
+        return f"{printable(name)}:{line}:{column}"

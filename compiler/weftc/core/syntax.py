@@ -368,11 +368,31 @@ class Equation:
 
 
 @dataclass(frozen=True, slots=True)
+class Binding:
+    """`x = z` behind `with`: what a name of the other algorithm stands for here."""
+
+    span: Span
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """`use NAME from "FILE" with x = z`: the layer of another algorithm. The parser puts it in."""
+
+    span: Span
+    name: str
+    file: str | None = None
+    given: tuple[Binding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """Equations that happen at once: all read the values from before the step."""
 
     span: Span
     equations: tuple[Equation, ...]
+    uses: tuple[Use, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

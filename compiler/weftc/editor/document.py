@@ -6,8 +6,10 @@ letter, so that places stay what they are, and the rest is read: names keep bein
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 from weftc.core.errors import Diagnostic, SpecError
 from weftc.core.source import Source
@@ -59,11 +61,11 @@ def read(text: str, name: str = "spec", lower: bool = True) -> Document:
     try:
         spec = parse(source)
     except SpecError as error:
-        return Document(source, error.diagnostics, _intact(source, error), None)
+        return Document(source, _here(source, error), _intact(source, error), None)
     try:
         checked = check(spec)
     except SpecError as error:
-        return Document(source, error.diagnostics, spec, None)
+        return Document(source, _here(source, error), spec, None)
     return Document(source, _unlowerable(checked) if lower else (), spec, checked)
 
 
@@ -74,8 +76,36 @@ def _unlowerable(checked: Checked) -> tuple[Diagnostic, ...]:
     try:
         refuse_unlowerable(checked)
     except SpecError as error:
-        return error.diagnostics
+        return _here(checked.spec.source, error)
     return ()
+
+
+def _here(source: Source, error: SpecError) -> tuple[Diagnostic, ...]:
+    """What is wrong, each thing at a place of this text: of another file, at the `use` that brings it in."""
+    end = error.source.pieces[0].start if error.source.pieces else len(source.text) + 1
+    if all(one.span.start < end for one in error.diagnostics):
+        return error.diagnostics
+    uses = [token for token in _tokens(Source(source.name, error.source.text[:end])) if token.type == "USE"]
+
+    def moved(one: Diagnostic) -> Diagnostic:
+        if one.span.start < end or not uses:
+            return one
+        use = next((u for u in uses if _brings(error.source, u.end, one.span.start)), uses[0])
+        return replace(one, span=use.span, label="", notes=(f"at {error.source.place(one.span)}", *one.notes))
+
+    return tuple(map(moved, error.diagnostics))
+
+
+def _brings(source: Source, use: int, offset: int, above: tuple[str, ...] = ()) -> bool:
+    """Whether the `use` that ends at a place brings in the part of a text that holds an offset, itself or by others."""
+    name = source.text[use:].split(None, 1)[0]
+    starts = [*(piece.start for piece in source.pieces), len(source.text)]
+    for begin, end in pairwise(starts):
+        if source.text[begin:end].split(None, 2)[1] == name and name not in above:
+            inner = re.finditer(r"\buse(?=\s)", source.text[begin:end])
+            further = any(_brings(source, begin + one.end(), offset, (*above, name)) for one in inner)
+            return begin <= offset < end or further
+    return False
 
 
 def _intact(source: Source, error: SpecError) -> Spec | None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from weftc.core import display
 from weftc.core.errors import InputError
 from weftc.core.source import Source, printable
 from weftc.core.words import did_you_mean
-from weftc.language.parse.parse import LARGEST, parse, read_spec, spec_text
+from weftc.language.parse.files import LARGEST, read_spec, spec_text
+from weftc.language.parse.library import SPEC_SUFFIX, folders, shipped
+from weftc.language.parse.parse import parse
 
-SPEC_SUFFIX = ".weft"
 MODEL_SUFFIX = ".safetensors"
 STANDARD_INPUT = "-"
 OTHER = "other"
@@ -69,27 +68,18 @@ class Catalogue(tuple[Entry, ...]):
         return display.html("catalogue", self)
 
 
-@cache
-def _folders() -> Mapping[str, str]:
-    """The built-in specs, sorted: name -> folder, "" for those that lie in none."""
-    top = [item for item in files("weftc.specs").iterdir()]
-    found = [(item.name, "") for item in top if item.is_file()]
-    found += ((item.name, folder.name) for folder in top if folder.is_dir() for item in folder.iterdir())
-    return dict(sorted((name.removesuffix(SPEC_SUFFIX), home) for name, home in found if name.endswith(SPEC_SUFFIX)))
-
-
 def names(folder: str | None = None) -> tuple[str, ...]:
     """The names of the built-in specs, sorted: all, or those of one folder ("": those that lie in none)."""
-    return tuple(name for name, home in _folders().items() if folder in (None, home))
+    return tuple(name for name, home in folders().items() if folder in (None, home))
 
 
 def builtin(name: str) -> Source:
     """The text of a built-in spec."""
-    if name not in _folders():
+    if name not in folders():
         meant = _meant(name)
         near = f"; did you mean '{meant[0]}'?" if meant else _suggest(name, names())
         raise InputError(f"there is no built-in spec {printable(name)}{near}; see: weftc list")
-    return Source(name, files("weftc.specs").joinpath(_folders()[name], name + SPEC_SUFFIX).read_text(encoding="utf-8"))
+    return shipped(name)
 
 
 def catalogue() -> Catalogue:
@@ -99,7 +89,7 @@ def catalogue() -> Catalogue:
 
     def subject(name: str) -> str:
         common = max(keywords(sources[name]), key=lambda word: shared[word], default="")
-        return _folders()[name] or (common if shared[common] > 1 else OTHER)
+        return folders()[name] or (common if shared[common] > 1 else OTHER)
 
     return Catalogue(_entry(source, subject(name)) for name, source in sources.items())
 

@@ -39,6 +39,15 @@ def empty_section(t: Trouble) -> bool:
     return t.say("P124", f"nothing follows `{before.text}`", "", how, span=before.span)
 
 
+def use(t: Trouble) -> bool:
+    """`use` in another form than it has."""
+    first = t.tokens[t.region]
+    if first.text != "use" or (first.type == "NAME" and t.allows("=")):
+        return False
+    how = 'as in: use assign from "parts.weft" with x = z, c = b'
+    return t.say("P149", "this is not how another algorithm is used", "", how)
+
+
 def misplaced_then(t: Trouble) -> bool:
     """`then` outside a layer."""
     if t.token.text != "then" or t.section in ("layer", "phase"):

@@ -8,28 +8,27 @@ from typing import Any
 
 from weftc.core.errors import SpecError
 from weftc.core.source import Source, Span, printable
-from weftc.core.syntax import Spec
 from weftc.language.format.lexemes import Comment, Gap, Lexeme, lexemes
-from weftc.language.parse.parse import parse
+from weftc.language.parse.parse import trees
 
 
 class Unfaithful(RuntimeError):
     """The formatter has changed more than the looks of a spec: a bug in it. The spec is left as it is."""
 
 
-def ensure_same(spec: Spec, formatted: str) -> None:
-    """Raises `Unfaithful`, naming the place, unless a text says what a spec says."""
-    before = spec.source
+def ensure_same(before: Source, formatted: str) -> None:
+    """Raises `Unfaithful`, naming the place, unless a text says what the algorithms of another say."""
     after = Source(before.name, formatted)
     old, new = lexemes(before), lexemes(after)
     _same_sequence(before, _words(old[0]), _words(new[0]), "word")
     _same_sequence(before, _comments(*old), _comments(*new), "comment")
     try:
-        again = parse(after)
+        again = trees(after)
     except SpecError as error:
         raise Unfaithful(f"formatting {printable(before.name)} made a text that does not parse: {error}") from error
-    if shape(again) != shape(spec):
-        raise Unfaithful(f"formatting {before.place(spec.span)} would change what the spec says")
+    specs = trees(before)
+    if shape(again) != shape(specs):
+        raise Unfaithful(f"formatting {before.place(specs[0].span)} would change what the spec says")
 
 
 def shape(value: Any) -> Any:

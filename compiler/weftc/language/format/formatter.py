@@ -9,7 +9,7 @@ from weftc.language.format.layout import layout
 from weftc.language.format.lexemes import lexemes
 from weftc.language.format.lines import written
 from weftc.language.format.outline import outline
-from weftc.language.parse.parse import parse
+from weftc.language.parse.parse import trees
 
 
 def format(text: str | Source) -> str:
@@ -33,14 +33,13 @@ def format(text: str | Source) -> str:
     """
     given = text if isinstance(text, Source) else Source("spec", text)
     source = Source(given.name, given.text.replace("\r\n", "\n"))
-    spec = parse(source)
-    lines = layout(*outline(spec, *lexemes(source)))
+    lines = layout(*outline(trees(source), *lexemes(source)))
     rows = [
         ("\n" if line.blank else "") + written(line, column)
         for line, column in zip(lines, comment_columns(lines), strict=True)
     ]
     formatted = "".join(f"{row}\n" for row in rows)
-    ensure_same(spec, formatted)
+    ensure_same(source, formatted)
     return formatted.replace("\n", line_end(given.text))
 
 

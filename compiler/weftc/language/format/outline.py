@@ -15,7 +15,7 @@ from weftc.core.source import Span
 from weftc.language.format.lexemes import Gap, Lexeme
 from weftc.language.parse.lexer import SECTIONS
 
-Kind = Literal["declared", "equation", "then", "given", "layers", "expected"]
+Kind = Literal["declared", "equation", "use", "then", "given", "layers", "expected"]
 SETS = ("=", "+=", "-=", "~")  # what stands between a name and its value
 
 
@@ -32,7 +32,9 @@ class Item:
 
     @property
     def equals(self) -> int | None:
-        """Where its `=` is, if it has one."""
+        """Where its `=` is, if it has one of its own."""
+        if self.kind == "use":
+            return None
         return next((at for at, lexeme in enumerate(self.lexemes) if lexeme.text in SETS), None)
 
     @property
@@ -54,9 +56,9 @@ class OutlinedSection:
         return self.head[0].text
 
 
-def outline(spec: ast.Spec, found: Sequence[Lexeme], end: Gap) -> tuple[list[OutlinedSection], Gap]:
-    """The sections of a spec in the order of the text, and what stands behind the last of them."""
-    items = {span.start: (span.end, kind) for span, kind in _items(spec)}
+def outline(specs: Sequence[ast.Spec], found: Sequence[Lexeme], end: Gap) -> tuple[list[OutlinedSection], Gap]:
+    """The sections of the algorithms of a file in the order of the text, and what stands behind the last of them."""
+    items = {span.start: (span.end, kind) for spec in specs for span, kind in _items(spec)}
     sections: list[tuple[list[Lexeme], list[Item]]] = []
     at, left_out = 0, Gap()
     while at < len(found):
@@ -101,9 +103,11 @@ def _items(spec: ast.Spec) -> Iterator[tuple[Span, Kind]]:
     for group in declared:
         for one in group:
             yield one.span, "declared"
-    for step in spec.steps:
+    for step in (*spec.steps, *(step for phase in spec.phases for step in phase.steps)):
         for equation in step.equations:
             yield equation.span, "equation"
+        for use in step.uses:
+            yield use.span, "use"
     if spec.objective is not None:
         yield spec.objective.span, "declared"
     for example in spec.examples:

@@ -41,6 +41,9 @@ _LEXEME = re.compile(
     r"""(?P<blank>[ \t\r\n\f]+|\#[^\n]*)
       |(?P<vocabulary>one[ \t]+of(?=[ \t]*\{))
       |(?P<until>until[ \t]+stable\b)
+      |(?P<use>use(?=[ \t]+(?!(?:in|else|where|and|weighted|by|among|ties|noise|init|layers)\b)[A-Za-z]))
+      |(?P<from>from(?=[ \t]*"))
+      |(?P<with>with(?=[ \t\r\n\f]+[A-Za-z][A-Za-z0-9_]*'*[ \t]*=))
       |(?P<word>[A-Za-z][A-Za-z0-9_]*'*)
       |(?P<number>(?:\d+(?:\.(?![*/^])\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
       |(?P<string>"[^"\n]*")
@@ -56,7 +59,14 @@ CLASSES = {
     **dict.fromkeys(WEIGHTINGS, "WEIGHTING"),
     **dict.fromkeys(FUNCTIONS, "FUNCTION"),
 }
-PHRASES = {"string": "STRING", "vocabulary": "ONE_OF", "until": "UNTIL_STABLE"}
+PHRASES = {
+    "string": "STRING",
+    "vocabulary": "ONE_OF",
+    "until": "UNTIL_STABLE",
+    "use": "USE",
+    "from": "FROM",
+    "with": "WITH",
+}
 OF_TWO = ("max", "min")  # of two numbers where ( follows
 DOT = "* between numbers, <a, b> for vectors"
 INSTEAD = {

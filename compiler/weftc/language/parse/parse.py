@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from os import PathLike
-from pathlib import Path
 
-from weftc.core.errors import InputError
-from weftc.core.source import Source, Span, printable
+from weftc.core.source import Source, Span
 from weftc.core.syntax import Spec
 from weftc.language.check.problems import Problems
 from weftc.language.explain.context import VALUE, Trouble
 from weftc.language.explain.unexpected import explain
 from weftc.language.explain.words import meant_as_section
+from weftc.language.parse.files import LARGEST
 from weftc.language.parse.globals import with_globals
 from weftc.language.parse.grammar import load
 from weftc.language.parse.lexer import END, SECTIONS, Token, section_before, tokenize
+from weftc.language.parse.linking import algorithms, linked
 from weftc.language.parse.own_indices import with_own_indices
 from weftc.language.parse.parser import Tables, Unexpected, allowed, run
 from weftc.language.parse.phases import with_phases
 from weftc.language.parse.positions import with_positions
 from weftc.language.parse.regions import brackets, region_of, regions
 from weftc.language.parse.tree import Builder
+from weftc.language.parse.uses import with_uses
 from weftc.language.parse.vocabularies import with_symbols
 
-LARGEST = 1_000_000  # bytes of a spec; the longest real one has a few thousand
 MOST_MISTAKES = 20  # syntax errors reported in one go
 DANGLING = (
     "+",
@@ -43,66 +42,71 @@ DANGLING = (
 )  # a value must follow these
 
 
-def read_spec(path: str | PathLike[str]) -> Source:
-    """The text of a spec file, named by its path; an `InputError` when it is no text of sensible size."""
-    return Source(str(path), spec_text(read_bytes(path), str(path)))
-
-
-def read_bytes(path: str | PathLike[str]) -> bytes:
-    """The bytes of a spec file, or one more than a spec may have."""
-    shown = printable(str(path))
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(LARGEST + 1)
-    except IsADirectoryError:
-        raise InputError(f"{shown} is a folder, not a spec file") from None
-    except FileNotFoundError:
-        raise InputError(f"there is no file {shown}") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a usable file name"
-        raise InputError(f"cannot read {shown}: {reason}") from None
-
-
-def spec_text(data: bytes, name: str) -> str:
-    """The text in the bytes of a spec, its lines ended by line feeds alone."""
-    shown = printable(name)
-    if len(data) > LARGEST:
-        raise InputError(f"{shown} is too large for a spec: more than {LARGEST // 1_000_000} MB; is it a data file?")
-    if b"\0" in data:
-        at = data.index(b"\0")
-        raise InputError(f"{shown} is not a text file: byte {at} is zero; a spec is plain text in UTF-8")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{shown} is not UTF-8 text: byte 0x{data[error.start]:02x} in line {line} has no meaning; save it as UTF-8"
-        ) from None
-    return text.replace("\r\n", "\n")
-
-
 def parse(source: Source | str) -> Spec:
-    """The syntax tree of a spec, or a `SpecError` with everything that is wrong with its form."""
+    """The syntax tree of a spec with all that it uses, or a `SpecError` with everything that is wrong with its form."""
     if isinstance(source, str):
         source = Source("spec", source)
+    found, problems = _linked_trees(source)
+    return _plain(found, found[0], problems)
+
+
+def parts(source: Source) -> tuple[Spec, ...]:
+    """The other algorithms of a file, each like the first with all that it uses."""
+    found, problems = _linked_trees(source)
+    own = (spec for spec in found[1:] if spec.span.start < len(source.text))
+    return tuple(_plain(found, spec, problems) for spec in own)
+
+
+def _linked_trees(source: Source) -> tuple[tuple[Spec, ...], Problems]:
     problems = Problems(source)
-    if len(source.text) > LARGEST:
+    tokens = _tokens(problems)
+    if not problems.found:
+        whole = linked(source, tokens)
+        if whole is not source:
+            problems = Problems(whole)
+            tokens = _tokens(problems)
+    return _trees(tokens, problems), problems
+
+
+def _plain(found: tuple[Spec, ...], spec: Spec, problems: Problems) -> Spec:
+    """A spec without what only the text knows."""
+    spec = with_uses(found, spec, problems)
+    return with_positions(with_own_indices(with_symbols(with_globals(with_phases(spec, problems)))))
+
+
+def trees(source: Source) -> tuple[Spec, ...]:
+    """The algorithms of a file as they are written."""
+    problems = Problems(source)
+    return _trees(_tokens(problems), problems)
+
+
+def _tokens(problems: Problems) -> list[Token]:
+    text = problems.source.text
+    if len(text) > LARGEST:
         problems.add("P114", Span(0, 1), f"this text is too long for a spec: more than {LARGEST} characters")
         problems.stop()
-    grammar = load()
-    tokens = tokenize(source.text, grammar.terminals, problems)
+    tokens = tokenize(text, load().terminals, problems)
     if not tokens and not problems.found:
-        only = "holds only comments" if source.text.strip() else "is empty"
+        only = "holds only comments" if text.strip() else "is empty"
         problems.add("P101", Span(0, 1), f"the file {only}", "", "a spec starts with: algorithm NAME")
     if not tokens:
         problems.stop()
-    starts = regions(tokens, source.text)
-    broken = {region_of(starts, _token_at(tokens, problem.span.start)) for problem in problems.found}
-    broken |= brackets(tokens, starts, problems)
-    spec = _parse(grammar, tokens, starts, broken, problems)
+    return tokens
+
+
+def _trees(tokens: list[Token], problems: Problems) -> tuple[Spec, ...]:
+    """The tree of each algorithm of a text."""
+    strange, found, files = tuple(problems.found), [], algorithms(tokens)
+    for number, own in enumerate(files):
+        starts = regions(own, problems.source.text)
+        begin = own[0].start if number else 0
+        end = files[number + 1][0].start if number + 1 < len(files) else len(problems.source.text) + 1
+        here = [problem.span.start for problem in strange if begin <= problem.span.start < end]
+        broken = {region_of(starts, _token_at(own, offset)) for offset in here}
+        broken |= brackets(own, starts, problems)
+        found.append(_parse(load(), own, starts, broken, problems))
     problems.stop()
-    assert spec is not None
-    return with_positions(with_own_indices(with_symbols(with_globals(with_phases(spec, problems)))))
+    return tuple(spec for spec in found if spec is not None)
 
 
 def _token_at(tokens: list[Token], offset: int) -> int:

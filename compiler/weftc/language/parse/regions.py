@@ -25,7 +25,7 @@ def regions(tokens: Sequence[Token], text: str) -> list[int]:
         if (
             at
             and first_on_line(tokens, at, text)
-            and (token.text in SECTIONS or token.text == "then" or _defines(tokens, at))
+            and (token.text in SECTIONS or token.text == "then" or token.type == "USE" or _defines(tokens, at))
         ):
             starts.append(at)
     return starts

@@ -154,6 +154,17 @@ def const(_: Builder, span: Span, parts: list[Any]) -> float:
     return -value if len(parts) == 2 else value
 
 
+def step(_: Builder, span: Span, parts: list[Any]) -> ast.Step:
+    uses = tuple(part for part in parts if isinstance(part, ast.Use))
+    return ast.Step(span, tuple(part for part in parts if isinstance(part, ast.Equation)), uses)
+
+
+def use(_: Builder, span: Span, parts: list[Any]) -> ast.Use:
+    """`use NAME from "FILE" with x = z`."""
+    _, name, _, file, _, *given = parts
+    return ast.Use(span, name.text, None if file is None else file.text[1:-1], tuple(one for one in given if one))
+
+
 def update(op: str) -> Rule:
     def rule(b: Builder, span: Span, parts: list[Any]) -> ast.Equation:
         target, body = parts
