@@ -44,10 +44,11 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`index(i)`: the position 1, 2, ... of a token in its set."""
+    """`index(i)`: the position 1, 2, ... of a token in its set. `onehot(e)`: the vector with a 1 there."""
 
     span: Span
     index: str
+    onehot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,24 @@ class ReadAt:
     places: tuple[Expr, ...]
 
 
-Node: TypeAlias = Expr | Condition | Ties | ReadAt
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """`A^T`, `x[i]^T`. The parser spells matrices out; nothing after it sees one."""
+
+    span: Span
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCall:
+    """`trace(A)`, `diag(v)`. The parser spells it out."""
+
+    span: Span
+    function: Literal["trace", "diag"]
+    body: Expr
+
+
+Node: TypeAlias = Expr | Condition | Ties | ReadAt | Transpose | MatrixCall
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -305,15 +323,18 @@ class ParamBound:
 
 @dataclass(frozen=True, slots=True)
 class TypeClause:
-    """`R`, `R^d`, `unit R^d`, `one of {a, b}`, `onehot`, `simplex`, `real`, or a kind of noise.
+    """`R`, `R^d`, `unit R^d`, `R^m x d`, `one of {a, b}`, `onehot`, `simplex`, `real`, or a kind of noise.
 
-    `width` is None for one number.
+    `width` is None for one number. The parser spells matrices out as a vector for every row.
     """
 
     span: Span
-    kind: Literal["number", "vector", "unit", "symbol", "onehot", "simplex", "real", "gumbel", "normal", "uniform"]
+    kind: Literal[
+        "number", "vector", "unit", "matrix", "symbol", "onehot", "simplex", "real", "gumbel", "normal", "uniform"
+    ]
     width: Dimension | None = None
     symbols: tuple[str, ...] = ()  # of `one of {a, b}`
+    rows: Dimension | None = None  # of a matrix
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,8 +167,8 @@ def _expression(node: Expr) -> tuple[str, int]:
             return _ref(node), ATOM + 1
         case Count(set=name):
             return f"count({name})", ATOM + 1
-        case Position(index=index):
-            return f"index({index})", ATOM + 1
+        case Position(index=index, onehot=onehot):
+            return f"{'onehot' if onehot else 'index'}({index})", ATOM + 1
         case Call(function=function, body=body):
             return f"{function}({expression(body)})", ATOM + 1
         case Inner(left=left, right=right):

@@ -133,7 +133,7 @@ class _Builder:
             case ast.Count():
                 return self.nodes.add("count", (), expr.set, NodeType(positive=True, nonnegative=True), expr.span)
             case ast.Position():
-                return add("position", (), env[expr.index])
+                return add("onehot" if expr.onehot else "position", (), env[expr.index])
             case ast.Neg() | ast.Binary(op="+" | "-"):
                 return self._affine(expr, env, home)
             case ast.Binary(op="*"):

@@ -36,6 +36,7 @@ Op: TypeAlias = Literal[
     "dimension",
     "count",
     "position",
+    "onehot",
     "affine",
     "product",
     "quotient",

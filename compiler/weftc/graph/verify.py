@@ -72,7 +72,7 @@ def _typed(graph: Graph, node: Node) -> None:
         case "input" | "random" | "state" | "store":
             kind = graph.field(node)
             _need(node.shape.width == kind.width, node, "is as wide as its field is not")
-    if node.op not in ("read", "position", "where", *VERSIONS):
+    if node.op not in ("read", "position", "onehot", "where", *VERSIONS):
         _need(set(node.shape.axes) <= inside | {*_own(node)}, node, "depends on tokens that it does not read")
 
 

@@ -121,7 +121,7 @@ def is_vector(checked: Checked, node: Expr) -> bool:
             return is_vector(checked, left) or is_vector(checked, right)
         case Neg(body=body) | Reduce(body=body):
             return is_vector(checked, body)
-        case Symbol():
+        case Symbol() | Position(onehot=True):
             return True
         case Call(function=function, body=body):
             return function == "unit" or is_vector(checked, body)

@@ -121,6 +121,8 @@ class Evaluator:
                 return self._reference(node)
             case Count(set=name):
                 return tables.constant(float(self.world.sizes[name]))
+            case Position(index=index, onehot=True):
+                return tables.stored((index,), np.eye(self.world.size(index))[self.tokens(index)])
             case Position(index=index):
                 return tables.stored((index,), self.tokens(index)[:, np.newaxis] + 1.0)
             case Reduce():

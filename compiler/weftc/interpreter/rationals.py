@@ -76,6 +76,8 @@ class ExactEvaluator:
                 return self._reference(node, at)
             case Count(set=name):
                 return (Fraction(self.world.sizes[name]),)
+            case Position(index=index, onehot=True):
+                return tuple(Fraction(int(place == at[index])) for place in range(self.world.size(index)))
             case Position(index=index):
                 return (Fraction(at[index] + 1),)
             case Reduce():

@@ -53,7 +53,7 @@ from weftc.passes.polynomial import (
 from weftc.passes.ratios import divide, token_of, within_domain
 from weftc.passes.scores import RESCALE
 from weftc.passes.sums import STORE_FIRST, mask_axes, query_of, sum_over
-from weftc.passes.symbols import coordinate_of, symbol_vector
+from weftc.passes.symbols import coordinate_of, place_of, symbol_vector
 from weftc.passes.written_out import pinned_read, rows_written_out, sum_written_out
 
 LEAST, MOST = Fraction(sys.float_info.min), Fraction(sys.float_info.max)
@@ -93,8 +93,12 @@ def _poly(cx: Context, node: Node) -> Poly:
     match node.op:
         case "const":
             return Poly.const(node.value)
-        case "symbol":
-            return symbol_vector(cx, node, cx.home)
+        case "symbol" | "onehot":
+            known = place_of(cx, node)
+            if known is None:
+                assert isinstance(node.detail, Axis)
+                return Poly.atom(cx.one_hot(node.detail))
+            return symbol_vector(cx, known, cx.home)
         case "read":
             return _read(cx, node)
         case "count":
@@ -154,8 +158,10 @@ def _product(cx: Context, node: Node) -> Poly:
             return _factor(cx, left, right) * _factor(cx, right, left)
         case "entries":
             return entries_product(cx, _factor(cx, left), _factor(cx, right))
-        case "inner" if (symbol := next((f for f in factors if f.op == "symbol"), None)) is not None:
-            return coordinate_of(cx, right if symbol is factors[0] else left, symbol)
+        case "inner" if len(factors) == 2 and (known := place_of(cx, factors[0])) is not None:
+            return coordinate_of(cx, right, known)
+        case "inner" if len(factors) == 2 and (known := place_of(cx, factors[1])) is not None:
+            return coordinate_of(cx, left, known)
         case "inner":
             return _square(cx, left) if left.terms == right.terms else _whole(cx, left).dot(_whole(cx, right))
         case ("power", int() as exponent) if exponent != 2:

@@ -430,7 +430,7 @@ def rows(cx: Context, p: Poly, i: Axis, j: Axis) -> Poly:
         if v:
             raise NoAttentionForm("a pair field holds one number per pair, not a vector")
         weights = [a for a, _ in scalars if isinstance(a, Weight | Exp)]
-        own = [a for a, n in scalars if isinstance(a, Dot) and name in (a.left, a.right) and n == 1]
+        own = [a for a, n in scalars if isinstance(a, Dot) and name in (a.left, a.right) and n == 1 and i in axes(a)]
         others = tuple(z for z in scalars if z[0] not in weights and z[0] not in own[:1])
         if not weights and own and all(axes(a) <= {i} for a, _ in others):
             row = own[0].left if own[0].right == name else own[0].right

@@ -15,16 +15,25 @@ from weftc.passes.heads import resolve
 from weftc.passes.polynomial import OneHotId, Poly, Scalar, Vector, monomial
 
 
-def symbol_vector(cx: Context, node: Node, on: Axis) -> Poly:
+def place_of(cx: Context, node: Node) -> tuple[int, int] | None:
+    """Where the 1 stands in a vector that is known when the spec compiles, and its width."""
+    if node.op == "symbol":
+        return cast(tuple[int, int], node.detail)
+    if node.op == "onehot" and (axis := cast(Axis, node.detail)) in cx.pinned:
+        return cx.pinned[axis], cx.one_hot(axis).width
+    return None
+
+
+def symbol_vector(cx: Context, at: tuple[int, int], on: Axis) -> Poly:
     """The vector of a symbol, on a token."""
-    place, width = cast(tuple[int, int], node.detail)
-    forms = tuple(just(cx.one(on.set)) if at == place else () for at in range(width))
+    place, width = at
+    forms = tuple(just(cx.one(on.set)) if other == place else () for other in range(width))
     return slot_poly(cx.derive(on.set, width, Map("stack", forms=forms)), on, width)
 
 
-def coordinate_of(cx: Context, p: Poly, symbol: Node) -> Poly:
+def coordinate_of(cx: Context, p: Poly, at: tuple[int, int]) -> Poly:
     """The coordinate of a vector that stands for a symbol."""
-    place, _ = cast(tuple[int, int], symbol.detail)
+    place, _ = at
     out = Poly()
     for (scalars, vector), c in resolve(cx, p).frozen:
         assert isinstance(vector, Vector | OneHotId)

@@ -33,6 +33,7 @@ def declare(typing: Typing) -> dict[str, FieldType]:
 
 def _field(typing: Typing, role: Role, declared: ast.Field) -> FieldType | None:
     problems, names, target, kind = typing.problems, typing.names, declared.target, declared.type.kind
+    assert kind != "matrix", "the parser spells matrices out"
     name = target.name
     if not shaped(typing, target, "field", ": ...; a constant is a `param`"):
         return None

@@ -61,6 +61,8 @@ class Typing:
                 return check_references.count(self, expr)
             case ast.Position():
                 known = self.index(expr.index, expr.span, bound)
+                if known and expr.onehot:
+                    return check_references.onehot(self, expr)
                 return Type(indices=frozenset([expr.index]), positive=True, nonnegative=True) if known else None
             case ast.Percent():
                 self.no_percentage(expr, "as in lowest[i](S, 90%); for a factor write 0.9")

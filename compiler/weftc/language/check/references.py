@@ -32,6 +32,17 @@ def count(typing: Typing, expr: ast.Count) -> Type | None:
     return None
 
 
+def onehot(typing: Typing, expr: ast.Position) -> Type | None:
+    """`onehot(e)`: of a fixed set."""
+    home = typing.names.index[expr.index]
+    size = typing.names.sets[home]
+    if size is not None:
+        return Type(size, frozenset([expr.index]))
+    label, how = f"{home} is open", f"fix its size: tokens {expr.index} in {home} : SIZE"
+    typing.problems.add("C204", expr.span, "onehot(...) needs a set of fixed size", label, how)
+    return None
+
+
 def symbol(typing: Typing, expr: ast.Symbol) -> Type | None:
     """A symbol of the one vocabulary that has it."""
     if expr.vocabulary:

@@ -7,7 +7,6 @@ from itertools import takewhile
 
 from weftc.core.vocabulary import REDUCTIONS, WEIGHTINGS
 from weftc.language.explain.context import PREFIX, STARTS_VALUE, VALUE, Trouble
-from weftc.language.explain.values import TIMES
 from weftc.language.parse.lexer import Token
 
 COMPARISONS = ("<", "<=", ">", ">=", "!=")
@@ -59,17 +58,6 @@ def foreign_function(t: Trouble) -> bool:
         return False
     how = FUNCTIONS.get(before.text.lower())
     return how is not None and t.say("P103", f"'{before.text}' is not a function", how, span=before.span)
-
-
-MATRIX = "a matrix is a vector for every token of a fixed set: tokens r in rows : m    inputs A[r] : R^d"
-
-
-def matrix(t: Trouble) -> bool:
-    """`A : R^m x d`."""
-    before, caret = t.before(), t.before(3)
-    if before is None or before.text != "x" or caret is None or caret.text != "^":
-        return False
-    return t.say("P128", "there is no type of matrices", "", MATRIX, TIMES, span=before.span.to(t.token.span))
 
 
 def underscore(t: Trouble) -> bool:
@@ -249,13 +237,3 @@ def condition_in_brackets(t: Trouble) -> bool:
     named = other.text if other is not None and other.type == "NAME" else "..."
     how = f"as in {word.text}[{index.text}] ... where {index.text} {sign} {named}"
     return t.say("P142", "a condition stands behind `where`", "not in the brackets of an index", how)
-
-
-def transpose(t: Trouble) -> bool:
-    """`x[i]^T * y[i]`."""
-    before = t.before()
-    if before is None or before.text != "^" or t.token.text not in ("T", "t"):
-        return False
-    return t.say(
-        "P133", "there is no transpose", "<a, b> is the inner product", TIMES, span=before.span.to(t.token.span)
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weftc.language.explain.context import CLAUSES, ENDS_VALUE, PREFIX, STARTS_VALUE, VALUE, Trouble
 from weftc.language.parse.lexer import SECTIONS, Token
 
-TIMES = "a matrix A times x[i] is the row y[i,r] = <A[r], x[i]>, its transpose times that sum[r] y[i,r] * A[r]"
+TIMES = "a matrix times a vector is A * x[i]"
 AFTER = {
     "=": "what to store",
     "+=": "what to add",

@@ -51,6 +51,7 @@ _LEXEME = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _CALLED = re.compile(r"[ \t]*\(")
+_SIZE = re.compile(r"[ \t]+\w")
 _IS_SET = re.compile(r"[ \t\r\n\f]*[=~]")
 _STRANGE = re.compile(r"[^ -~\t\r\n\f]+")
 _NORM = re.compile(r"_\w+|_\{\w+\}")  # as in |v|_1
@@ -67,7 +68,7 @@ PHRASES = {
     "from": "FROM",
     "with": "WITH",
 }
-OF_TWO = ("max", "min")  # of two numbers where ( follows
+CALLS = {"max": "OF_TWO", "min": "OF_TWO", "trace": "OF_MATRIX", "diag": "OF_MATRIX", "onehot": "ONEHOT"}  # before (
 DOT = "* between numbers, <a, b> for vectors"
 INSTEAD = {
     "−": "-", "–": "-", "·": DOT, "×": "*", "⋅": DOT, "÷": "/", "≤": "<=", "≥": ">=", "≠": "!=", "∈": "in", "²": "^2",
@@ -133,8 +134,12 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
                 message = f"a name has at most {LONGEST_NAME} characters"
                 problems.add("P113", Span(found.start(), at), message, f"this one has {len(lexeme)}")
             type_ = CLASSES.get(lexeme) or terminals.get(lexeme, "NAME")
-            if lexeme in OF_TWO and _CALLED.match(text, at):
-                type_ = "OF_TWO"
+            if lexeme in CALLS and _CALLED.match(text, at):
+                type_ = CALLS[lexeme]
+            elif lexeme == "T" and tokens and tokens[-1].text == "^":
+                type_ = "TRANSPOSED"
+            elif lexeme == "x" and [token.text for token in tokens[-3:-1]] == ["R", "^"] and _SIZE.match(text, at):
+                type_ = "TIMES"
             type_ = "NAME" if in_vocabulary else type_
             if in_example and type_ == "NAME" and tokens and tokens[-1].type == "COMMA" and _IS_SET.match(text, at):
                 tokens[-1] = tokens[-1]._replace(type="NEXT")
@@ -190,7 +195,7 @@ def _strange(text: str, at: int, problems: Problems) -> int:
     run = None if instead else _STRANGE.match(text, at)
     end = run.end() if run else at + 2 if text.startswith("&&", at) else at + 1
     if character == "'" and text[:at].endswith(("]", ")")):
-        problems.add("P133", Span(at, end), "there is no transpose", "<a, b> is the inner product")
+        problems.add("P133", Span(at, end), "a transpose is written ^T", "", "<a, b> is the inner product")
         return end
     control = not character.isprintable() and not character.isspace()
     if control:

@@ -15,6 +15,7 @@ from weftc.language.parse.globals import with_globals
 from weftc.language.parse.grammar import load
 from weftc.language.parse.lexer import END, SECTIONS, Token, section_before, tokenize
 from weftc.language.parse.linking import algorithms, linked
+from weftc.language.parse.matrices import with_matrices
 from weftc.language.parse.own_indices import with_own_indices
 from weftc.language.parse.parser import Tables, Unexpected, allowed, run
 from weftc.language.parse.phases import with_phases
@@ -71,7 +72,9 @@ def _linked_trees(source: Source) -> tuple[tuple[Spec, ...], Problems]:
 def _plain(found: tuple[Spec, ...], spec: Spec, problems: Problems) -> Spec:
     """A spec without what only the text knows."""
     spec = with_uses(found, spec, problems)
-    return with_positions(with_own_indices(with_symbols(with_globals(with_phases(spec, problems)))))
+    spec = with_matrices(with_phases(spec, problems), problems)
+    problems.stop()
+    return with_positions(with_own_indices(with_symbols(with_globals(spec))))
 
 
 def trees(source: Source) -> tuple[Spec, ...]:

@@ -21,7 +21,7 @@ from weftc.language.parse.tree_parts import Clause, Rule, Section
 DEEPEST = 100  # levels of an expression; the passes after this one are recursive
 LARGEST_WHOLE = 1_000_000  # dimensions, layers: more is a slip of the finger
 OPERATIONS = ("add", "sub", "mul", "div", "entry_mul", "entry_div", "neg")
-NODES = (*get_args(ast.Expr), *get_args(ast.Condition))
+NODES = (*get_args(ast.Expr), *get_args(ast.Condition), ast.Transpose, ast.MatrixCall)
 
 
 @dataclass(slots=True)
@@ -123,6 +123,7 @@ RULES: dict[str, Rule] = {
     "number_t": lambda b, s, p: ast.TypeClause(s, "number"),
     "vector_t": lambda b, s, p: ast.TypeClause(s, "vector", p[0]),
     "unit_t": declarations.unit_type,
+    "matrix_t": lambda b, s, p: ast.TypeClause(s, "matrix", p[2], rows=p[0]),
     "named_t": declarations.named_type,
     "dim_name": lambda b, s, p: p[0].text,
     "dim_int": lambda b, s, p: b.whole(p[0], "a size"),
@@ -160,6 +161,9 @@ RULES: dict[str, Rule] = {
     "apply": lambda b, s, p: ast.Call(s, p[0].text, p[1]),
     "count": lambda b, s, p: ast.Count(s, p[0].text),
     "position": lambda b, s, p: ast.Position(s, p[0].text),
+    "onehot": lambda b, s, p: ast.Position(s, p[1].text, onehot=True),
+    "transposed": lambda b, s, p: ast.Transpose(s, p[0]),
+    "of_matrix": lambda b, s, p: ast.MatrixCall(s, p[0].text, p[1]),
     "bars": expressions.bars,
     "inner": lambda b, s, p: ast.Inner(s, *p),
 }

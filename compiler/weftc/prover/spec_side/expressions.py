@@ -112,6 +112,9 @@ class SpecExpressions(ABC):
                 return Value((algebra.atom("count", name) if size is None else number(size),))
             case ast.Position(index=index):
                 token = env[index]
+                if node.onehot:
+                    places = range(self.sizes.size(token.set) or 0)
+                    return Value(tuple(number(int(place == token.place)) for place in places), vector=True)
                 if token.place is not None:
                     return Value((number(token.place + 1),))
                 return Value((algebra.atom("position", token.set, (token.name,)),))

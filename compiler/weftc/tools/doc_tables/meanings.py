@@ -22,7 +22,7 @@ SECTION = {
     "example": "inputs and what must come out",
 }
 WORD = {
-    "R": "the type of numbers; `R^d` of vectors",
+    "R": "the type of numbers; `R^d` of vectors, `R^m x d` of matrices",
     "among": "keeps the best of a ranking",
     "and": "joins conditions",
     "by": "takes a mean by a weighting",
@@ -44,6 +44,7 @@ TYPES = (
     ("R", "s[i] : R", "one number per token"),
     ("R^d", "s[i] : R^d", "a vector of d numbers per token; d is a dimension or a number"),
     ("unit R^d", "s[i] : unit R^d", "a vector of length one per token"),
+    ("R^m x d", "s : R^k x d", "a matrix of m rows; it belongs to no token"),
     ("one of {a, b, c}", "s[i] : one of {a, b, c}", "a symbol per token, as a vector with a single 1"),
     ("onehot", "s[i,j] : onehot", "one number per pair; in every row a single 1, else 0"),
     ("simplex", "s[i,j] : simplex", "one number per pair; every row >= 0 and sums to 1"),

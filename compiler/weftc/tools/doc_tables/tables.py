@@ -142,7 +142,13 @@ def types() -> str:
 
 
 def _declared(section: str, field: str) -> str:
-    start = {"onehot": "y[i,j]", "one of {a, b, c}": "a", "simplex": "1/k", "unit R^d": "unit(x[i]) else x[i]"}
+    start = {
+        "R^m x d": "0",
+        "onehot": "y[i,j]",
+        "one of {a, b, c}": "a",
+        "simplex": "1/k",
+        "unit R^d": "unit(x[i]) else x[i]",
+    }
     name = field.partition(": ")[2]
     return f"{section} {field}" + (f" = {start.get(name, '0')}" if section == "state" else "") + "\n"
 

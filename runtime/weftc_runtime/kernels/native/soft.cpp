@@ -142,7 +142,8 @@ struct Sums {
   bool run(Problem& problem, Team& team) const {
     const Head& first = heads[0];
     const int64_t queries = rows_of(problem, first.query, first.once), keys = problem.tokens[first.keys];
-    if (keys > queries || lazy(problem)) return by_keys<Single>(problem, team, queries, keys);
+    const bool diagonal = std::any_of(heads.begin(), heads.end(), [](const Head& head) { return head.diagonal; });
+    if (keys > queries || diagonal || lazy(problem)) return by_keys<Single>(problem, team, queries, keys);
     bool good = true;
     for (const Head& head : heads) good = good && by_queries<Single>(problem, team, head, queries, keys);
     return good;
