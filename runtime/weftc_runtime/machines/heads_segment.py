@@ -58,7 +58,7 @@ def segment_head(call: HeadTask) -> HeadOutput:
     assert scores is not None
     labels, numbers = _labelled(call, found, grouping_of(call, eligible, scores))
     place = None if found.index is None else found.index.place
-    out, mass = _summed(call, labels, numbers, place)
+    out, mass = summed(call, labels, numbers, place, call.plan.head.weighting.kind != "sum")
     if mass is not None and call.plan.head.weighting.kind != "sum":
         empty = mass == 0
         if bool(empty.any()):
@@ -161,11 +161,10 @@ def _labelled(call: HeadTask, found: Classes, grouping: Grouping) -> tuple[Tenso
     return labels, None if grouping.ones else number[cast(Tensor, found.of_keys())]
 
 
-def _summed(
-    call: HeadTask, labels: Tensor, numbers: Tensor | None, place: Tensor | None
+def summed(
+    call: HeadTask, labels: Tensor, numbers: Tensor | None, place: Tensor | None, divide: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """What the head adds up (queries, writes), divided where it normalizes; the total weights, if some may be zero."""
-    divide = call.plan.head.weighting.kind != "sum"
+    """What the head adds up (queries, writes), divided where asked for; the total weights, if some may be zero."""
     native = None if place is not None or call.others else _natively(call, labels, numbers, divide)
     if native is not None:
         return native

@@ -31,6 +31,7 @@ from weftc_runtime.machines.conditions import are_distinct
 from weftc_runtime.machines.devices import SCANNED
 from weftc_runtime.machines.feed import derived_radius, feed
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys
+from weftc_runtime.machines.heads_equal import equal_head
 from weftc_runtime.machines.heads_kept import kept_head
 from weftc_runtime.machines.heads_nearest import best_head, nearest_head
 from weftc_runtime.machines.heads_query import literal_head, query_head
@@ -558,6 +559,8 @@ class PlannedBackend:
             return best_head(call)
         if strategy == "segment":
             return segment_head(call)
+        if strategy == "equal":
+            return equal_head(call, noted)
         if strategy in ("members", "queries"):
             return query_head(call, noted)
         if strategy == "stream":

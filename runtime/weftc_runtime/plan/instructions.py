@@ -9,6 +9,7 @@ Strategies of heads:
     nearest    the best key of every query, in blocks, with a certificate; rows in doubt are settled exactly
     best       the score of that key
     segment    every key counts for one query: exact sums over segments of the keys
+    equal      keys count where their number equals the query's: by groups of equal numbers
     members    one query after the other, over the keys that a stored index makes eligible
     queries    one query after the other, over all keys
     stream     soft weights in tiles, with running maximum, mass and sum; exponentials of costs that stay are kept
@@ -24,7 +25,7 @@ from typing import Literal
 from weftc_runtime.format.program import FFN, Attend, Head
 
 TILED = frozenset({"softmax", "exp", "sum", "normalize", "lse", "max"})  # what can be added up in tiles
-Strategy = Literal["self", "nearest", "best", "segment", "members", "queries", "stream", "literal"]
+Strategy = Literal["self", "nearest", "best", "segment", "equal", "members", "queries", "stream", "literal"]
 Form = Literal["zero", "uniform", "sparse", "deferred", "dense"]
 KeptPart = tuple[int, tuple[int, ...]]  # number of a part of a score, and of the rows of its matrices
 

@@ -16,6 +16,7 @@ from weftc_runtime.errors import Uncovered
 from weftc_runtime.format.program import FFN, HARD, Attend, Head, Program, ProgramStep, Score, Stream
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.format.writes import Matrices
+from weftc_runtime.plan.equal import KINDS, Constant, all_in, equal_masks
 from weftc_runtime.plan.instructions import (
     TILED,
     AttendPlan,
@@ -299,6 +300,8 @@ class _Planner:
             raise Uncovered(f"head {head.name} stands for an argmax among members at finite temperature")
         if index and head.masks and few:
             return HeadPlan(head, "members", f"only the keys that {index} names", once, share, index)
+        if self._equal(head):
+            return HeadPlan(head, "equal", "keys count where numbers are equal", once, share)
         plain = not head.masks and head.self_key is None
         thin = not self._any_wide(head.query, query) and not self._any_wide(head.keys, keys)
         if plain and kind in ("argmax", "max") and self._fast(head.score) and thin and stream.size is None:
@@ -346,6 +349,36 @@ class _Planner:
         if len(indices) > 1 or any(self.forms[head.keys, name] not in ("uniform", "zero") for name in rest):
             return None
         return indices[0] if indices else "" if not masks else None
+
+    def _equal(self, head: Head) -> bool:
+        """Whether keys count where stored numbers are equal, and what else is asked of them is not the query's."""
+        weighting, own = head.weighting, head.self_key
+        if weighting.kind not in KINDS or weighting.sharpness is not None or (own is not None and own.row is not None):
+            return False
+        if weighting.kind == "argmax" and weighting.ties != "first":
+            return False
+        streams = self.streams[head.query], self.streams[head.keys]
+
+        def constant(stream: Stream) -> Constant:
+            def value(row: Tensor) -> Tensor | None:
+                return row.sum() if all_in(slots_of(row, stream), self.forms, stream.name) else None
+
+            return value
+
+        found = equal_masks(head, self.tensors, self.tensors, (constant(streams[0]), constant(streams[1])))
+        if found is None:
+            return False
+        first, second, both = found
+        stored = (*((streams[0], n) for n in slots_of(both.query, streams[0])),)
+        stored += (*((streams[1], n) for n in slots_of(both.key, streams[1])),)
+        others = [mask for number, mask in enumerate(head.masks) if number not in (first, second)]
+        asked = [head.score, *(mask.score for mask in others)]
+        alike = (all_in(self.reads.score(score, head.query, "query"), self.forms, head.query) for score in asked)
+        return (
+            all(stream.slot(name).role in ("field", "constant") for stream, name in stored)
+            and all(mask.op not in ("other", "best") for mask in others)
+            and all(alike)
+        )
 
     def _sums(self, head: Head, keys: set[str], index: str) -> bool:
         """Whether the weights of a head are constants of the segments of its keys."""
