@@ -86,7 +86,7 @@ struct Gather : Instruction {
       const SlotType& type = problem.type(value.slot);
       const Slot& from = problem.slots[value.slot];
       const void* data = type.single ? (void*)((float*)from.now + value.column) : (void*)((double*)from.now + value.column);
-      const bool stays = from.now == problem.machine.arrays[value.slot].given;  // else written anew, maybe in place
+      const bool stays = from.stays();  // else written anew, maybe in place
       if (sums.call.data != data || !stays) {
         kept.begun = false;
         sums.call.data = data, sums.call.stride = type.width, sums.call.is_double = !type.single;

@@ -6,6 +6,8 @@
 
 namespace weftc {
 
+constexpr int64_t STANDING = 1 << 18;  // bytes that columns of a slot that stays may take
+
 static int32_t small(Code& code) { return (int32_t)code.next(); }
 
 Rows::Rows(Code& code) {
@@ -62,7 +64,7 @@ Problem::Problem(Machine& machine, int64_t number) : machine(machine), number(nu
       return type.single ? (void*)((float*)all + first * type.width) : (void*)((double*)all + first * type.width);
     };
     Slot& slot = slots[s];
-    slot.now = own(from.given), slot.room[0] = own(from.room[0]), slot.room[1] = own(from.room[1]);
+    slot.now = slot.given = own(from.given), slot.room[0] = own(from.room[0]), slot.room[1] = own(from.room[1]);
     slot.empty = !slot.now && type.kind != LAZY && type.kind != NOISE && type.kind != IDENTITY;
     slot.values = from.values ? from.values + first : nullptr;
   }
@@ -72,8 +74,6 @@ Problem::Problem(Machine& machine, int64_t number) : machine(machine), number(nu
 }
 
 Problem::~Problem() = default;
-
-const SlotType& Problem::type(int32_t slot) const { return machine.types[slot]; }
 
 void Problem::take_over(int32_t slot) {
   Slot& own = slots[slot];
@@ -141,10 +141,10 @@ const std::vector<Lane>& Problem::slot_of(Worker& worker, const Block& block, in
   const auto& made = machine.groups[group].slots;
   const size_t which = std::find(made.begin(), made.end(), slot) - made.begin();
   LazyTiles& kept = workers[0].tiles[group];
-  const int64_t rest = tokens[machine.groups[group].query] - block.first;
-  const bool whole = !block.list && block.first % LANES == 0 && block.many == std::min<int64_t>(LANES, rest);
+  const bool whole = this->whole(block, machine.groups[group].query);
   const bool keeps = whole && block.first / LANES < (int64_t)kept.of.size();
-  Tile& found = keeps ? kept.of[block.first / LANES] : worker.making[group].tile;
+  const int64_t place = block.list ? 0 : block.first / LANES;
+  Tile& found = keeps ? kept.of[place] : worker.making[group].tiles[place % TOGETHER];
   const uint64_t wanted = keeps ? kept.serial : block.serial;
   if (found.serial != wanted || !wanted) {
     fill(found, *this, worker, block, group, snapshots[group]);
@@ -213,7 +213,31 @@ void Problem::rows(Worker& worker, const Block& block, const Rows& all, Lane* ou
   for (int32_t r = 0; r < count; r++) row(worker, block, all, r, out[r].v, sizes ? sizes[r].v : nullptr);
 }
 
+const Lane* Problem::standing(Worker& worker, const Block& block, const Rows& all) {
+  const SlotType& kind = type(all.slot);
+  const int64_t blocks = (tokens[kind.stream] + LANES - 1) / LANES;
+  if (kind.kind != DENSE || !slots[all.slot].stays() || !whole(block, kind.stream)) return nullptr;
+  if (blocks * all.count() * (int64_t)sizeof(Lane) > STANDING) return nullptr;
+  auto found = std::find_if(worker.columns.begin(), worker.columns.end(), [&](const Columns& each) {
+    return each.slot == all.slot && each.column == all.column && each.count == all.count();
+  });
+  if (found == worker.columns.end()) {
+    worker.columns.push_back({all.slot, all.column, all.count(), {}, {}});
+    found = worker.columns.end() - 1;
+  }
+  if ((int64_t)found->made.size() != blocks) {
+    found->lanes.resize(blocks * found->count);
+    found->made.assign(blocks, 0);
+  }
+  Lane* lanes = found->lanes.data() + block.first / LANES * found->count;
+  uint8_t& made = found->made[block.first / LANES];
+  if (!made) rows(worker, block, all, lanes), made = 1;
+  return lanes;
+}
+
 const Lane* Problem::rows_at(Worker& worker, const Block& block, const Rows& all, Lane* room) {
+  if (all.plain)
+    if (const Lane* found = standing(worker, block, all)) return found;
   if (!all.plain || type(all.slot).kind != LAZY || slots[all.slot].map || slots[all.slot].empty)
     return rows(worker, block, all, room), room;
   return slot_of(worker, block, all.slot).data() + all.column;
@@ -773,8 +797,11 @@ void Problem::forget() {
 
 void Problem::go(Team& team, Worker* mine, int32_t many, int64_t last, int32_t stop, bool until_stable) {
   workers = mine, hands = many;
-  for (int32_t who = 0; who < many; who++)
-    for (Worker::Making& making : workers[who].making) making.tile.serial = 0;  // of another problem
+  for (int32_t who = 0; who < many; who++) {  // what they hold is of another problem
+    for (Worker::Making& making : workers[who].making)
+      for (Tile& tile : making.tiles) tile.serial = 0;
+    for (Columns& columns : workers[who].columns) columns.made.clear();
+  }
   for (LazyTiles& kept : workers[0].tiles) {
     for (Tile& tile : kept.of) tile.serial = 0;
     kept.serial = ++serial;

@@ -19,7 +19,8 @@
 
 namespace weftc {
 
-constexpr int LANES = 64;  // tokens that are looked at together
+constexpr int LANES = 64;    // tokens that are looked at together
+constexpr int TOGETHER = 4;  // blocks of tokens at most that are held at the same time
 
 typedef double Eight __attribute__((vector_size(64)));
 typedef int64_t EightWhole __attribute__((vector_size(64)));
@@ -93,10 +94,12 @@ struct SlotArrays {
 };
 
 struct Slot {
-  void *now = nullptr, *before = nullptr, *room[2] = {nullptr, nullptr};
+  void *given = nullptr, *now = nullptr, *before = nullptr, *room[2] = {nullptr, nullptr};
   bool empty = true, moved = false;  // moved: written in the layer under way
   double* values = nullptr;          // of an index
   const struct Map* map = nullptr;   // lazy: what makes a block of rows when it is read, if not a group of heads
+
+  bool stays() const { return now && now == given; }  // nothing has been written yet
 };
 
 // Tokens that are looked at together: a list of them, or those from `first` on.
@@ -131,16 +134,29 @@ struct Memory {
   virtual ~Memory() = default;
 };
 
+// Columns of a slot that stays, one token to a lane: kept from layer to layer.
+struct Columns {
+  int32_t slot, column, count;
+  std::vector<Lane> lanes;
+  std::vector<uint8_t> made;  // by block
+};
+
+struct LaneRoom {
+  std::unique_ptr<Lane[]> lanes;
+  size_t size = 0;
+};
+
 // What one thread has for itself while problems run; it goes from one to the next.
 struct Worker {
   struct Making {  // of a tile
     std::vector<Lane> scores, weights, features;
-    Tile tile;
+    Tile tiles[TOGETHER];
   };
   std::vector<Making> making;  // by group of lazy slots
   std::vector<LazyTiles> tiles;  // the same; those of its first worker serve a problem
+  std::vector<Columns> columns;  // of the problem that it works on
   std::vector<std::unique_ptr<Memory>> of;  // by instruction: room that it uses again
-  std::vector<std::vector<Lane>> rooms;  // that nobody uses at the moment
+  std::vector<LaneRoom> rooms;  // that nobody uses at the moment
   std::vector<double> terms, parts;
   bool odd = false;  // a number without a value was made while rows were read
 
@@ -155,31 +171,29 @@ struct Worker {
 // Some lanes, in a room that a worker lends. What they hold is what others have left there.
 class Lanes {
  public:
-  Lanes(Worker& worker, size_t count) : worker_(worker) {
-    if (!worker.rooms.empty()) lanes_ = std::move(worker.rooms.back()), worker.rooms.pop_back();
-    lanes_.resize(count);
+  Lanes(Worker& worker, size_t count) : worker_(&worker), count_(count) {
+    if (!worker.rooms.empty()) room_ = std::move(worker.rooms.back()), worker.rooms.pop_back();
+    if (room_.size < count) room_ = {std::unique_ptr<Lane[]>(new Lane[count]), count};
   }
   ~Lanes() {
-    if (lanes_.capacity()) worker_.rooms.push_back(std::move(lanes_));
+    if (room_.lanes) worker_->rooms.push_back(std::move(room_));
   }
   Lanes(Lanes&&) = default;
-  Lanes& operator=(const Lanes&) = delete;
-  Lane* data() { return lanes_.data(); }
-  Lane& operator[](size_t at) { return lanes_[at]; }
-  const Lane& operator[](size_t at) const { return lanes_[at]; }
-  Lane& back() { return lanes_.back(); }
-  const Lane& back() const { return lanes_.back(); }
-  void resize(size_t count) { lanes_.resize(count); }
-  size_t size() const { return lanes_.size(); }
-  bool empty() const { return lanes_.empty(); }
-  Lane* begin() { return lanes_.data(); }
-  Lane* end() { return lanes_.data() + lanes_.size(); }
-  const Lane* begin() const { return lanes_.data(); }
-  const Lane* end() const { return lanes_.data() + lanes_.size(); }
+  Lane* data() { return room_.lanes.get(); }
+  Lane& operator[](size_t at) { return room_.lanes[at]; }
+  const Lane& operator[](size_t at) const { return room_.lanes[at]; }
+  const Lane& back() const { return room_.lanes[count_ - 1]; }
+  size_t size() const { return count_; }
+  bool empty() const { return !count_; }
+  Lane* begin() { return data(); }
+  Lane* end() { return data() + count_; }
+  const Lane* begin() const { return room_.lanes.get(); }
+  const Lane* end() const { return room_.lanes.get() + count_; }
 
  private:
-  Worker& worker_;
-  std::vector<Lane> lanes_;
+  Worker* worker_;
+  size_t count_;
+  LaneRoom room_;
 };
 
 // Features of every token of a side (tokens, features), and for each which count in an inner product.
@@ -273,6 +287,10 @@ struct Problem {
   Problem(Machine& machine, int64_t number);
   ~Problem();
 
+  // Whether a block is one of those that a stream is cut into.
+  bool whole(const Block& block, int32_t stream) const {
+    return !block.list && block.first % LANES == 0 && block.many == std::min<int64_t>(LANES, tokens[stream] - block.first);
+  }
   Block block(int64_t first, int64_t last) { return {nullptr, first, (int)std::min<int64_t>(LANES, last - first), 0}; }
   // One column of a slot.
   void column(Worker& worker, const Block& block, int32_t slot, int32_t column, double* out);
@@ -281,6 +299,8 @@ struct Problem {
   void rows(Worker& worker, const Block& block, const Rows& rows, Lane* out, Lane* sizes = nullptr);
   // The columns of a slot that is made when it is read.
   const std::vector<Lane>& slot_of(Worker& worker, const Block& block, int32_t slot);
+  // Columns of a slot that stays, where they take little room; null: elsewhere.
+  const Lane* standing(Worker& worker, const Block& block, const Rows& rows);
   // Rows, or features, where they lie already, or in `room`, where they are put.
   const Lane* rows_at(Worker& worker, const Block& block, const Rows& rows, Lane* room);
   const Lane* features_at(Worker& worker, const Block& block, const Score& score, bool query, Lane* room);
@@ -322,6 +342,8 @@ struct Machine {
   int64_t base = 0;  // layers that ran before the first of this call
   Store* store = nullptr;
 };
+
+inline const SlotType& Problem::type(int32_t slot) const { return machine.types[slot]; }
 
 std::unique_ptr<Instruction> make_choose(Code& code);
 std::unique_ptr<Instruction> make_rank(Code& code);

@@ -15,7 +15,28 @@ constexpr double HIGH = 16;  // how far a score may be above the reference
 constexpr int RUN = 32;
 constexpr int64_t LITTLE_ROOM = 1 << 20;  // bytes that tiles of all tokens may take
 
-// Sums over keys, 64 of them to a block, of one query: relative to a reference.
+// Some blocks of keys, one after the other: all but the last are full.
+struct Keys {
+  int blocks = 0, many = 0;  // many: keys
+  const Lane *features[TOGETHER], *values[TOGETHER];
+
+  int eights() const { return (many + 7) / 8; }
+  int eights(int block) const { return std::min(EIGHTS, eights() - block * EIGHTS); }
+};
+
+// All of some numbers in one, four at a time: no step waits for the one before.
+template <class How>
+inline Eight in_chains(const Eight* s, int many, Eight none, How how) {
+  Eight chain[4] = {none, none, none, none};
+  int i = 0;
+  for (; i + 4 <= many; i += 4)
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) chain[c] = how(chain[c], s[i + c]);
+  for (; i < many; i++) chain[0] = how(chain[0], s[i]);
+  return how(how(chain[0], chain[1]), how(chain[2], chain[3]));
+}
+
+// Sums over keys of one query: relative to a reference.
 template <bool Single>
 struct Adding {
   double peak = NONE;  // the reference; of a number that is the largest, that
@@ -24,20 +45,16 @@ struct Adding {
   Exactly* sum = nullptr;
   int32_t sums = 0;
 
-  void block(const Head& head, Eight* s, const Lane* values, int many, int64_t skip, int64_t column) {
-    alignas(64) double lanes[LANES];
+  void add(const Head& head, const Keys& keys, const Scorer& scorer, int64_t query, int64_t skip, int64_t column) {
+    Eight s[TOGETHER * EIGHTS];
+    const int eights = keys.eights();
+    for (int b = 0; b < keys.blocks; b++) scorer(query, keys.features[b], s + b * EIGHTS, keys.eights(b));
     const bool relative = head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
-    if (many < LANES || skip >= 0) {
-      std::memcpy(lanes, s, sizeof lanes);
-      const double nothing = relative || head.kind == EXPONENTIAL ? NONE : 0.0;
-      for (int e = many; e < LANES; e++) lanes[e] = nothing;
-      if (skip >= 0 && skip < many) lanes[skip] = nothing;
-      std::memcpy((void*)s, lanes, sizeof lanes);
-    }
+    const double nothing = relative || head.kind == EXPONENTIAL ? NONE : 0.0;
+    for (int e = keys.many; e < 8 * eights; e++) s[e / 8][e % 8] = nothing;
+    if (skip >= 0 && skip < keys.many) s[skip / 8][skip % 8] = nothing;
     if (relative) {
-      Eight most = s[0];
-      for (int i = 1; i < EIGHTS; i++) most = larger(most, s[i]);
-      const double top = largest(most);
+      const double top = largest(in_chains(s, eights, every(NONE), larger));
       if (top == NONE) return;
       if (head.kind == BEST) {
         peak = std::max(peak, top);
@@ -47,21 +64,41 @@ struct Adding {
         if (peak != NONE) rescale(std::exp(peak - top));
         peak = top;
       }
-      for (int i = 0; i < EIGHTS; i++) s[i] = exps<Single>(s[i] - peak);
+      for (int i = 0; i < eights; i++) s[i] = exps<Single>(s[i] - peak);
     } else if (head.kind == EXPONENTIAL) {
-      for (int i = 0; i < EIGHTS; i++) s[i] = exps<Single>(s[i]);
+      for (int i = 0; i < eights; i++) s[i] = exps<Single>(s[i]);
     }
-    if (head.kind == NORMALIZE) signs = signs || negative(s);
+    if (head.kind == NORMALIZE) signs = signs || negative(s, eights);
     if (head.kind != EXPONENTIAL && head.kind != SUM) {
-      Eight total = s[0];
-      for (int i = 1; i < EIGHTS; i++) total += s[i];
-      mass.add(total);
+      mass.add(in_chains(s, eights, Eight{}, [](Eight a, Eight b) { return a + b; }));
     }
-    for (int32_t w = 0; w < sums; w++) {
-      const Eight* v = values[head.diagonal ? column : (int64_t)w].eights();
-      Eight total = s[0] * v[0];
-      for (int i = 1; i < EIGHTS; i++) total += s[i] * v[i];
-      sum[w].add(total);
+    int32_t w = 0;
+    const int64_t first = head.diagonal ? column : 0;
+    for (; w + 8 <= sums; w += 8) some<8>(keys, s, first + w, sum + w);
+    if (w + 4 <= sums) some<4>(keys, s, first + w, sum + w), w += 4;
+    for (; w < sums; w++) some<1>(keys, s, first + w, sum + w);
+  }
+
+  // Adds N columns of values; eight sums are under way at a time, whatever N is: one addition does not wait for another.
+  template <int N>
+  static void some(const Keys& keys, const Eight* s, int64_t column, Exactly* sum) {
+    constexpr int CHAINS = 8 / N;
+    Eight total[N][CHAINS] = {};
+    for (int b = 0; b < keys.blocks; b++, s += EIGHTS) {
+      const Eight* v = keys.values[b][column].eights();
+      const int eights = keys.eights(b);
+      int i = 0;
+      for (; i + CHAINS <= eights; i += CHAINS)
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++)
+#pragma GCC unroll 8
+          for (int c = 0; c < CHAINS; c++) total[n][c] += s[i + c] * v[n * EIGHTS + i + c];
+      for (; i < eights; i++)
+        for (int n = 0; n < N; n++) total[n][0] += s[i] * v[n * EIGHTS + i];
+    }
+    for (int n = 0; n < N; n++) {
+      for (int c = 1; c < CHAINS; c++) total[n][0] += total[n][c];
+      sum[n].add(total[n][0]);
     }
   }
 
@@ -80,9 +117,8 @@ struct Partial {  // of some keys, for one query
   // `to`: room for its sums.
   template <bool Single>
   void take(const Adding<Single>& from, Two* to) {
-    peak = from.peak, signs = from.signs, sum = to, mass = Two{};
-    mass.add(from.mass, 1.0);
-    for (int32_t w = 0; w < from.sums; w++) sum[w] = Two{}, sum[w].add(from.sum[w], 1.0);
+    peak = from.peak, signs = from.signs, sum = to, mass = Two(from.mass);
+    for (int32_t w = 0; w < from.sums; w++) sum[w] = Two(from.sum[w]);
   }
 };
 
@@ -107,7 +143,12 @@ struct Addings {
 void merge(const Head& head, const std::vector<Partial*>& parts, Total& out) {
   out.peak = NONE, out.signs = false;
   for (const Partial* part : parts) out.peak = std::max(out.peak, part->peak), out.signs = out.signs || part->signs;
-  out.sum.assign(head.sums(), 0.0);
+  out.sum.resize(head.sums());
+  if (parts.size() == 1) {
+    out.mass = parts[0]->mass.sum();
+    for (int32_t w = 0; w < head.sums(); w++) out.sum[w] = parts[0]->sum[w].sum();
+    return;
+  }
   const bool relative = head.kind == SOFTMAX || head.kind == LSE;
   const auto total = [&](auto of) {
     Two sum;
@@ -170,7 +211,8 @@ struct Sums {
     Addings<Single> adding;
 
     OfHead(Worker& worker, const Head& head, int64_t queries)
-        : lanes(worker, head.score.features), values(worker, head.value.count()), adding(worker, head, queries) {}
+        : lanes(worker, TOGETHER * head.score.features), values(worker, TOGETHER * head.value.count()),
+          adding(worker, head, queries) {}
   };
 
   template <bool Single>
@@ -186,6 +228,9 @@ struct Sums {
       sides[h].largest = largest_size(sides[h].number.data(), (int64_t)sides[h].number.size());
       found[h].resize(parts * queries), sums[h].resize(parts * queries * heads[h].sums());
     }
+    int32_t wide = 1;
+    for (const Head& head : heads) wide = std::max(wide, head.score.features + head.value.count());
+    const int64_t together = LANES * (int64_t)std::clamp(TOGETHER * 16 / wide, 1, TOGETHER);
     const uint64_t base = problem.serial;
     problem.serial += keys;
     std::atomic<bool> good{true};
@@ -194,22 +239,24 @@ struct Sums {
       std::vector<OfHead<Single>> own;
       own.reserve(heads.size());
       for (const Head& head : heads) own.emplace_back(worker, head, queries);
-      for (int64_t at = first; at < last; at += LANES) {
-        Block block = problem.block(at, last);
-        block.serial = base + 1 + at;
+      for (int64_t at = first; at < last; at += together)
         for (size_t h = 0; h < heads.size(); h++) {
           const Head& head = heads[h];
-          const Lane* lanes = problem.features_at(worker, block, head.score, false, own[h].lanes.data());
-          const Lane* values = problem.rows_at(worker, block, head.value, own[h].values.data());
-          if (!in_range(head.score, lanes, block.many, sides[h].largest)) good = false;
-          const Scorer scorer{head.score, sides[h], true};
-          for (int64_t q = 0; q < queries; q++) {
-            Eight s[EIGHTS];
-            scorer(q, lanes, s);
-            own[h].adding.of[q].block(head, s, values, block.many, head.other ? q - at : -1, q);
+          Keys some;
+          for (int64_t from = at; from < std::min(last, at + together); from += LANES) {
+            Block block = problem.block(from, last);
+            block.serial = base + 1 + from;
+            Lane* room = own[h].lanes.data() + some.blocks * head.score.features;
+            some.features[some.blocks] = problem.features_at(worker, block, head.score, false, room);
+            room = own[h].values.data() + some.blocks * head.value.count();
+            some.values[some.blocks] = problem.rows_at(worker, block, head.value, room);
+            if (!in_range(head.score, some.features[some.blocks], block.many, sides[h].largest)) good = false;
+            some.blocks++, some.many += block.many;
           }
+          const Scorer scorer{head.score, sides[h], true};
+          for (int64_t q = 0; q < queries; q++)
+            own[h].adding.of[q].add(head, some, scorer, q, head.other ? q - at : -1, q);
         }
-      }
       for (size_t h = 0; h < heads.size(); h++)
         for (int64_t q = 0; q < queries; q++) {
           const int64_t place = first / each * queries + q;
@@ -316,7 +363,7 @@ struct Sums {
       if (head.kind == BEST) return;
     }
     std::fill(part.begin(), part.end(), Eight{});
-    for (int k = 0; head.kind == NORMALIZE && k < many; k++) signs = signs || negative(s[k]);
+    for (int k = 0; head.kind == NORMALIZE && k < many; k++) signs = signs || negative(s[k], EIGHTS);
     for (int k = 0; k < many; k++) {
       const double* value = values.data() + (from + k) * head.writes;
       for (int i = 0; i < EIGHTS; i++) {
@@ -381,9 +428,7 @@ struct MemberSoft : Instruction {
         problem.features(worker, block, head.score, false, lanes.data());
         problem.rows(worker, block, head.value, values.data());
         if (!in_range(head.score, lanes.data(), block.many, side.largest)) good = false;
-        Eight s[EIGHTS];
-        scorer(q, lanes.data(), s);
-        adding.of[0].block(head, s, values.data(), block.many, -1, q);
+        adding.of[0].add(head, {1, block.many, {lanes.data()}, {values.data()}}, scorer, q, -1, q);
       }
       std::vector<Two> sums(head.sums());
       Partial part;
@@ -414,82 +459,94 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
   const LazyGroup& group = problem.machine.groups[number];
   Worker::Making& making = worker.making[number];
   const int64_t keys = snapshot.keys.tokens;
+  const int eights = block.lanes() / 8;
   making.features.resize(group.score.features), making.scores.resize(keys), making.weights.resize(keys);
   made.slots.resize(group.slots.size());
-  problem.features(worker, block, group.score, true, making.features.data());
-  if (!in_range(group.score, making.features.data(), block.many, snapshot.keys.largest))
+  const Lane* features = problem.features_at(worker, block, group.score, true, making.features.data());
+  if (!in_range(group.score, features, block.many, snapshot.keys.largest)) {
     for (Lane& lane : making.features) std::fill(lane.v, lane.v + LANES, std::nan(""));
-  bool shifted = false, weighed = false;
+    features = making.features.data();
+  }
+  bool shifted = false, weighed = false, divided = false;
   for (const LazyHead& head : group.heads) {
     shifted |= head.kind == SOFTMAX || head.kind == LSE || head.kind == BEST;
     weighed |= head.kind == SOFTMAX || head.kind == LSE;
+    divided |= head.kind == NORMALIZE;
   }
   const Scorer scorer{group.score, snapshot.keys, false};
   Eight peak[EIGHTS], mass[EIGHTS] = {}, size[EIGHTS] = {};
   for (int i = 0; i < EIGHTS; i++) peak[i] = every(NONE);
   for (int64_t k = 0; k < keys; k++) {
-    Eight s[EIGHTS];
-    scorer(k, making.features.data(), s);
     Eight* to = making.scores[k].eights();
-    for (int i = 0; i < EIGHTS; i++) to[i] = s[i];
-    for (int i = 0; shifted && i < EIGHTS; i++) peak[i] = larger(s[i], peak[i]);
+    scorer(k, features, to, eights);
+    for (int i = 0; shifted && i < eights; i++) peak[i] = larger(to[i], peak[i]);
   }
-  if (weighed) {
-    Exactly total[EIGHTS];
-    for (int64_t from = 0; from < keys; from += RUN)
-      for (int i = 0; i < EIGHTS; i++) {
-        Eight part{};
-        for (int64_t k = from; k < std::min(keys, from + RUN); k++) {
-          const Eight weight = exps<Single>(making.scores[k].eights()[i] - peak[i]);
-          making.weights[k].eights()[i] = weight;
-          part += weight;
-        }
-        total[i].add(part);
-      }
-    for (int i = 0; i < EIGHTS; i++) mass[i] = total[i].high + total[i].low;
-  }
-  for (const LazyHead& head : group.heads) {
-    if (head.kind != NORMALIZE) continue;
-    for (int i = 0; i < EIGHTS; i++) {
-      Exactly total;
-      for (int64_t k = 0; k < keys; k++) total.add(making.scores[k].eights()[i]);
-      size[i] = total.high + total.low;
+  const auto total = [&](const std::vector<Lane>& of, int i) {
+    Exactly sum;
+    for (int64_t from = 0; from < keys; from += RUN) {
+      Eight part{};
+      for (int64_t k = from; k < std::min(keys, from + RUN); k++) part += of[k].eights()[i];
+      sum.add(part);
     }
+    return sum.high + sum.low;
+  };
+  for (int64_t k = 0; weighed && k < keys; k++)
+    for (int i = 0; i < eights; i++)
+      making.weights[k].eights()[i] = exps<Single>(making.scores[k].eights()[i] - peak[i]);
+  for (int i = 0; i < eights; i++) {
+    if (weighed) mass[i] = total(making.weights, i);
+    if (divided) size[i] = total(making.scores, i);
   }
-  for (size_t s = 0; s < group.slots.size(); s++) made.slots[s].assign(problem.type(group.slots[s]).width, Lane{});
+  std::vector<bool> begun(group.slots.size());
   for (size_t h = 0; h < group.heads.size(); h++) {
     const LazyHead& head = group.heads[h];
     const size_t which = std::find(group.slots.begin(), group.slots.end(), head.slot) - group.slots.begin();
     std::vector<Lane>& out = made.slots[which];
-    const int32_t wide = (int32_t)out.size();
-    if (head.kind == LSE || head.kind == BEST) {
-      Eight number[EIGHTS];
-      for (int i = 0; i < EIGHTS; i++) number[i] = head.kind == BEST ? peak[i] : peak[i] + logs(mass[i]);
-      for (int32_t c = 0; c < wide; c++)
-        for (int i = 0; i < EIGHTS && head.factor[c] != 0; i++) out[c].eights()[i] += number[i] * head.factor[c];
+    const int32_t wide = problem.type(head.slot).width;
+    const bool number = head.kind == LSE || head.kind == BEST, first = !begun[which];
+    const bool covers = number || (head.names == 0 && keys == wide);  // every column
+    out.resize(wide);
+    if (first && !covers) std::fill(out.begin(), out.end(), Lane{});
+    begun[which] = true;
+    const auto put = [&](Lane& lane, const Eight* more) {
+      Eight* to = lane.eights();
+      for (int i = 0; i < eights; i++) to[i] = first && covers ? more[i] : to[i] + more[i];
+    };
+    Eight some[EIGHTS];
+    if (number) {
+      Eight found[EIGHTS];
+      for (int i = 0; i < eights; i++) found[i] = head.kind == BEST ? peak[i] : peak[i] + logs(mass[i]);
+      for (int32_t c = 0; c < wide; c++) {
+        for (int i = 0; i < eights; i++) some[i] = head.factor[c] != 0 ? found[i] * head.factor[c] : Eight{};
+        put(out[c], some);
+      }
       continue;
     }
     Eight by[EIGHTS];
-    for (int i = 0; i < EIGHTS; i++)
+    for (int i = 0; i < eights; i++)
       by[i] = head.kind == SOFTMAX ? 1.0 / mass[i] : head.kind == NORMALIZE ? 1.0 / size[i] : every(1.0);
     for (int64_t k = 0; k < keys; k++) {
       const Eight* from = (head.kind == SOFTMAX ? making.weights[k] : making.scores[k]).eights();
-      Eight weight[EIGHTS];
-      for (int i = 0; i < EIGHTS; i++) weight[i] = head.kind == EXPONENTIAL ? exps<Single>(from[i]) : from[i] * by[i];
+      for (int i = 0; i < eights; i++) some[i] = head.kind == EXPONENTIAL ? exps<Single>(from[i]) : from[i] * by[i];
       if (head.names >= 0) {
-        Eight* to = out[head.names + k].eights();
-        for (int i = 0; i < EIGHTS; i++) to[i] += weight[i];
+        put(out[head.names + k], some);
         continue;
       }
       const double* value = snapshot.values[h].data() + k * wide;
       for (int32_t c = 0; c < wide; c++)
-        for (int i = 0; i < EIGHTS && value[c] != 0; i++) out[c].eights()[i] += weight[i] * value[c];
+        for (int i = 0; i < eights && value[c] != 0; i++) out[c].eights()[i] += some[i] * value[c];
     }
   }
-  for (size_t s = 0; s < group.slots.size(); s++)
-    if (problem.type(group.slots[s]).single)
-      for (Lane& lane : made.slots[s])
-        for (int e = 0; e < LANES; e++) lane.v[e] = (double)(float)lane.v[e];
+  for (size_t s = 0; s < group.slots.size(); s++) {
+    std::vector<Lane>& out = made.slots[s];
+    const SlotType& type = problem.type(group.slots[s]);
+    if (!begun[s]) out.assign(type.width, Lane{});
+    for (Lane& lane : out) {
+      if (type.single)
+        for (int e = 0; e < 8 * eights; e++) lane.v[e] = (double)(float)lane.v[e];
+      block.fill_up(lane.v);
+    }
+  }
 }
 
 }  // namespace
@@ -513,7 +570,8 @@ void take_snapshot(Problem& problem, int32_t number) {
   for (size_t h = 0; h < group.heads.size(); h++)
     if (group.heads[h].value.count())
       problem.numbers(problem.worker(0), group.heads[h].value, problem.tokens[group.keys], out.values[h]);
-  for (int32_t who = 0; who < problem.hands; who++) problem.worker(who).making[number].tile.serial = 0;
+  for (int32_t who = 0; who < problem.hands; who++) 
+    for (Tile& tile : problem.worker(who).making[number].tiles) tile.serial = 0;
   LazyTiles& kept = problem.worker(0).tiles[number];
   int64_t wide = 0;
   for (int32_t slot : group.slots) wide += problem.type(slot).width;

@@ -32,10 +32,10 @@ inline double largest(Eight a) {
   return most;
 }
 
-// Whether one of 64 numbers is below zero.
-inline bool negative(const Eight* s) {
+// Whether one of some numbers is below zero.
+inline bool negative(const Eight* s, int eights) {
   EightWhole any{};
-  for (int i = 0; i < EIGHTS; i++) any |= s[i] < Eight{};
+  for (int i = 0; i < eights; i++) any |= s[i] < Eight{};
   for (int e = 0; e < 8; e++)
     if (any[e]) return true;
   return false;
@@ -121,14 +121,22 @@ struct Exactly {
 struct Two {
   double high = 0, low = 0;
 
+  Two() = default;
+  explicit Two(Exactly lanes) {
+    constexpr EightWhole STEPS[] = {{4, 5, 6, 7, 0, 1, 2, 3}, {2, 3, 0, 1, 6, 7, 4, 5}, {1, 0, 3, 2, 5, 4, 7, 6}};
+    for (const EightWhole& step : STEPS) {
+      const Exactly others{__builtin_shuffle(lanes.high, step), __builtin_shuffle(lanes.low, step)};
+      lanes.add(others.high), lanes.low += others.low;
+    }
+    high = lanes.high[0], low = lanes.low[0];
+  }
+
   void add(double more) {
     const double sum = high + more, seen = sum - high;
     low += (high - (sum - seen)) + (more - seen);
     high = sum;
   }
-  void add(const Exactly& lanes, double by) {
-    for (int e = 0; e < 8; e++) add(lanes.high[e] * by), low += lanes.low[e] * by;
-  }
+  void add(const Two& more) { add(more.high), low += more.low; }
   double sum() const { return high + low; }
 };
 
@@ -169,49 +177,58 @@ inline bool in_range(const Score& score, const Lane* lanes, int many, double oth
   return in_range(score, others);
 }
 
-// The score of one token of a side with 64 of the other.
+// The score of one token of a side with up to 64 of the other, eight at a time.
 struct Scorer {
   const Score& score;
   const Side& side;
   bool own_is_query;
 
-  __attribute__((always_inline)) inline void operator()(int64_t token, const Lane* lanes, Eight* out) const {
+  inline void operator()(int64_t token, const Lane* lanes, Eight* out, int eights = EIGHTS) const {
+    if (eights > 4) of<8>(token, lanes, out);
+    else if (eights > 2) of<4>(token, lanes, out);
+    else if (eights > 1) of<2>(token, lanes, out);
+    else of<1>(token, lanes, out);
+  }
+
+ private:
+  template <int N>
+  __attribute__((always_inline)) inline void of(int64_t token, const Lane* lanes, Eight* out) const {
     const double* own = side.row(token);
     const int32_t* start = side.start.data() + token * score.parts.size();
     if (score.parts.size() == 1 && score.parts[0].distance && !score.parts[0].side) {  // the most usual one
       const Part& part = score.parts[0];
       const int32_t many = part.query.count();
-      Eight raw[EIGHTS] = {};
-      for (int32_t f = 0; f < many; f++) add<true>(lanes[f], own[f], raw);
-      for (int i = 0; i < EIGHTS; i++) out[i] = raw[i] * part.coefficient;
+      Eight raw[N] = {};
+      for (int32_t f = 0; f < many; f++) add<N, true>(lanes[f], own[f], raw);
+      for (int i = 0; i < N; i++) out[i] = raw[i] * part.coefficient;
       return;
     }
-    for (int i = 0; i < EIGHTS; i++) out[i] = Eight{};
+    for (int i = 0; i < N; i++) out[i] = Eight{};
     for (size_t p = 0; p < score.parts.size(); p++) {
       const Part& part = score.parts[p];
-      Eight raw[EIGHTS] = {};
+      Eight raw[N] = {};
       for (int32_t u = start[p]; u < start[p + 1]; u++) {
         const int32_t f = side.used[u];
-        if (part.distance) add<true>(lanes[f], own[f], raw);
-        else add<false>(lanes[f], own[f], raw);
+        if (part.distance) add<N, true>(lanes[f], own[f], raw);
+        else add<N, false>(lanes[f], own[f], raw);
       }
       double factor = part.coefficient;
       if (part.side && (part.side == 1) == own_is_query) factor *= own[part.scale_at];
       if (part.side && (part.side == 1) != own_is_query) {
         const Eight* scale = lanes[part.scale_at].eights();
-        for (int i = 0; i < EIGHTS; i++) out[i] += raw[i] * factor * scale[i];
+        for (int i = 0; i < N; i++) out[i] += raw[i] * factor * scale[i];
       } else {
-        for (int i = 0; i < EIGHTS; i++) out[i] += raw[i] * factor;
+        for (int i = 0; i < N; i++) out[i] += raw[i] * factor;
       }
     }
   }
 
-  template <bool Distance>
+  template <int N, bool Distance>
   static inline void add(const Lane& lane, double own, Eight* raw) {
     const Eight* x = lane.eights();
     const Eight o = every(own);
 #pragma GCC unroll 8
-    for (int i = 0; i < EIGHTS; i++) {
+    for (int i = 0; i < N; i++) {
       if (Distance) {
         const Eight gap = x[i] - o;
         raw[i] += gap * gap;
