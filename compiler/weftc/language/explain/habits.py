@@ -184,6 +184,28 @@ def in_condition(t: Trouble) -> bool:
     return t.say("P142", "a condition compares by =, not by ==", "one is enough", how)
 
 
+def sum_in_condition(t: Trouble) -> bool:
+    """`where i - l <= 2`, `where a[i] + b[i] > 0 and ...`: a condition ends at + and -."""
+    if t.token.text not in (*COMPARISONS, "="):
+        return False
+    start = t.at - 1
+    while start > t.region and t.tokens[start].text not in ("where", "and"):
+        start -= 1
+    side = t.tokens[start + 1 : t.at]
+    if t.tokens[start].text not in ("where", "and") or any(token.text in (*COMPARISONS, "=") for token in side):
+        return False
+    depth, added = 0, False
+    for number, token in enumerate(side):
+        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+        added = added or (number > 0 and not depth and token.text in ("+", "-"))
+    if not added:
+        return False
+    said = t.problems.source.text[side[0].start : side[-1].end]
+    span = side[0].span.to(side[-1].span)
+    how = f"as in where ({' '.join(said.split())}) {t.token.text} ..."
+    return t.say("P142", "a sum in a condition stands in parentheses", "a condition ends at + and -", how, span=span)
+
+
 def comparison(t: Trouble) -> bool:
     """`where 0 < w[i] < 1`, `where (a > 0) and (b > 0)`, `y[i] = w[i] > 0`."""
     if t.token.text not in COMPARISONS or t.line_start(t.at):

@@ -81,6 +81,7 @@ RULES: tuple[Rule, ...] = (
     habits.remainder,
     habits.clause_form,
     habits.condition_in_brackets,
+    habits.sum_in_condition,
     habits.in_condition,
     habits.comparison,
     habits.stray_and,
