@@ -290,6 +290,8 @@ def _same_order(world: World, operands: Any, result: Any, tokens: dict[int, int]
 def _holds(world: World, one: Application, tokens: dict[int, int]) -> bool:
     operands, result = one.operands, one.result
     match one.operation:
+        case "parted":
+            return same(world.value(operands[0], tokens), world.value(result, tokens))
         case "product":
             return same(world.mono(operands[0], tokens), world.value(result, tokens))
         case "inverse" | "exp" | "log" | "sqrt" | "relu" | "abs" | "tanh" | "sign":

@@ -338,6 +338,11 @@ def compared(kernel: Kernel) -> None:
                 moved = scale(add(p, number(shift)), sign)
                 for found in (kernel.compare(">", moved), kernel.compare(">=", moved)):
                     assert kernel.multiply(found, found) == found
+                if p != x or shift or sign < 0:
+                    continue
+                for q in (w, x, kernel.inverse(w)):
+                    parts = kernel.multiply(q, subtract(kernel.compare(">=", moved), kernel.compare(">", moved)))
+                    assert kernel.parted(parts) == kernel.multiply(q, kernel.nothing(moved))
                 assert add(kernel.compare("<", moved), kernel.compare(">=", moved)) == number(1)
 
 
@@ -471,7 +476,7 @@ INSTANCES: Mapping[str, Callable[[Kernel], object]] = {
     **dict.fromkeys(["relu", "relu of what has a sign"], of_every("relu")),
     "absolute": of_every("absolute"),
     "tanh": of_every("tanh"),
-    **dict.fromkeys(["comparison", "comparison of a bit", "comparison of what is positive"], compared),
+    **dict.fromkeys(["comparison", "comparison of a bit", "comparison of what is positive", "at least"], compared),
     **dict.fromkeys(["zero of a product", "never zero"], vanishing),
     **dict.fromkeys(["sum", "weights add up"], added_up),
     "shares": weigh("softmax", "normalize"),

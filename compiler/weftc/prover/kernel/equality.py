@@ -59,6 +59,7 @@ def _single_bits(kernel: Products, absent: Iterable[Poly]) -> frozenset[int]:
 def is_zero(kernel: Products, gap: Poly, absent: frozenset[int] = frozenset()) -> bool:
     """Whether a polynomial is zero. Atoms in `absent` are indicators of divisors that are not zero."""
     for _ in range(MOST_ROUNDS):
+        gap = kernel.parted(gap)
         if not gap:
             return True
         held: int | None = kernel.asked("divisor", freeze(gap))

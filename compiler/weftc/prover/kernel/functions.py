@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import isqrt
 from typing import Literal
@@ -329,6 +330,21 @@ class Functions(Products):
         domain = self.domain(p)
         return domain is not None and (self.is_nonnegative(domain[0]) or self.filled(p) is None)
 
+    def parted(self, p: Poly) -> Poly:
+        """p, with [q >= 0] as [q > 0] + [q = 0] where it also holds [q > 0]: then [q >= 0] - [q > 0] is [q = 0]."""
+        held = {a for mono in p for a, _ in mono if self.atoms[a].kind in ("above", "atleast")}
+        sums: dict[int, Poly] = {}
+        for a in held:
+            atom = self.atoms[a]
+            above = self.index.get(replace(atom, kind="above"))
+            if atom.kind == "atleast" and above in held:
+                sums[a] = add({((above, 1),): 1}, self.nothing(self.open(atom.data, atom.tokens)))
+        if not sums:
+            return p
+        result = self.substitute(p, sums.get)
+        self.journal.note("at least", "parted", (freeze(p),), freeze(result))
+        return result
+
     def nothing(self, p: Poly) -> Poly:
         """1 where p = 0, else 0."""
         there = number(1)
@@ -338,6 +354,7 @@ class Functions(Products):
 
     def zeros(self, p: Poly) -> list[Poly]:
         """Where p = 0: somewhere in this list there is a 1. A product is zero where one of its factors is."""
+        p = self.parted(p)
         value = constant(p)
         if value is not None:
             return [number(1)] if value == 0 else []

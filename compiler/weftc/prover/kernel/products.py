@@ -288,6 +288,7 @@ class Products(Terms):
         return self.lifted(self._inverse, p)
 
     def _inverse(self, p: Poly) -> Poly:
+        p = self.parted(p)
         filled = self.filled(p)
         if filled is not None:
             part, empty, c = filled
@@ -348,6 +349,10 @@ class Products(Terms):
 
     def relu(self, p: Poly) -> Poly:
         """max(p, 0): see `functions`."""
+        raise NotImplementedError
+
+    def parted(self, p: Poly) -> Poly:
+        """p, with [q >= 0] as a sum where [q > 0] stands beside it: see `functions`."""
         raise NotImplementedError
 
     def nothing(self, p: Poly) -> Poly:

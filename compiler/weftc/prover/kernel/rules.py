@@ -78,10 +78,11 @@ _RULES = (
     Rule("sign", "sign(c a p) = sign(p),  sign(-c p) = -sign(p)", "c and a are positive"),
     Rule("sign of what has one", "sign(p) = 1 - [p = 0],  sign(-p) = [p = 0] - 1", "p >= 0"),
     Rule("tanh", "tanh(-p) = -tanh(p)"),
-    # ---- comparisons: `functions.Functions.compare`, `zeros`, `nothing`
+    # ---- comparisons: `functions.Functions.compare`, `zeros`, `nothing`, `parted`
     Rule("comparison", "[c p > 0] = [p > 0],  [-c p > 0] = 1 - [p >= 0]", "c is a positive number"),
     Rule("comparison of a bit", "[a + c b > 0] is linear in b", "b is 0 or 1, a and c are numbers"),
     Rule("comparison of what is positive", "[p > 0] = 1, [-p >= 0] = 0", "p > 0"),
+    Rule("at least", "[p >= 0] = [p > 0] + [p = 0]"),
     Rule("zero of a product", "[a b = 0] is 1 where [a = 0] or [b = 0] is;  [a t + [p > 0] = 0] = [t + p = 0]", ZEROS),
     Rule("zero of a bit", "[a + c b = 0] is linear in b", "b is 0 or 1, a and c are numbers"),
     Rule("never zero", "[p = 0] = 0,  [p + c [p = 0] = 0] = 0", "in the first p > 0; c is a number, not 0"),
