@@ -95,6 +95,14 @@ def test_erasing_by_attention_rests_on_its_condition() -> None:
     assert prove(careless).verdict == "not shown"
 
 
+@pytest.mark.parametrize("fallback", ["", " else m[b]"])
+@pytest.mark.parametrize("styles", [{"erase": "attention"}, {"square": "relu2"}], ids=lambda styles: "".join(styles))
+def test_quotients_of_signed_numbers_stop_where_the_spec_does(fallback: str, styles: Mapping[str, str]) -> None:
+    """A quotient that attention moves is read by every token; a bit made of [n > 0] and [n >= 0] says where n is 0."""
+    text = f"algorithm t\ntokens a, b in p\ninputs n[a] : R, m[a] : R\nlayer m[b] = n[b] / (m[b] - n[b]){fallback}\n"
+    assert prove(compile(f"{text}outputs m\n", {}, **styles)).verdict == "proved"  # type: ignore[arg-type]
+
+
 def test_verify_does_not_call_a_model_proved_that_lost_or_loosened_its_condition() -> None:
     erasing = compile("lloyd", {"d": 1, "k": 2}, erase="attention")
     (condition,) = erasing.program.conditions

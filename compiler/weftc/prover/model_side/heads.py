@@ -75,9 +75,9 @@ class HeadTerms(ScoreTerms):
                 results.append(self._number(head, z, keys, place, own_values, state))
                 continue
             found = self.weigh(head, z, keys, place, state)
-            if found is None:  # every token chooses itself
+            if found is None:  # every token chooses itself: all are chosen
                 results.append(self._sparse(head.value, z))
-                every, state.weighed = False, [*state.weighed, ONE]
+                state.weighed.append(ONE)
                 continue
             every = every and all(map(self.algebra.is_positive, found.weights))
             state.weighed += [found.weights[0]] if self.streams[head.keys].size is None else []
