@@ -25,8 +25,8 @@ from weftc_runtime.exact.sums import power_of_two
 class Squares:
     """Squared distances between queries and keys whose features lie between `low` and `high` (.., 1, r)."""
 
-    def __init__(self, low: Tensor, high: Tensor, factor: Tensor) -> None:
-        """`factor` (.., 1, 1): what distances are multiplied by, at most."""
+    def __init__(self, low: Tensor, high: Tensor, factor: Tensor, direct: bool = False) -> None:
+        """`factor` (.., 1, 1): what distances are multiplied by, at most. `direct`: differences alone will do."""
         terms = low.shape[-1]
         self.apart = (low != high).any()  # whether some distance may not be zero
         one_sided = ((low > 0) & (high <= 2 * low)) | ((high < 0) & (low >= 2 * high))
@@ -37,7 +37,7 @@ class Squares:
         exponent = torch.frexp(reach).exponent.to(torch.int64) - bits  # of the unit
         self.unit = power_of_two(exponent.clamp(-500, 500))
         fine = factor * self.unit * self.unit * U * 4 * terms * 2.0**bits <= 2.0**-52
-        self.direct = not bool((fine & (exponent.abs() <= 400)).all())
+        self.direct = direct or not bool((fine & (exponent.abs() <= 400)).all())
 
     def query(self, features: Tensor) -> tuple[Tensor, ...]:
         """Features of queries as the factors of the products."""

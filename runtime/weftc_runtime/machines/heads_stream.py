@@ -1,12 +1,13 @@
 """Heads with soft weights, in tiles.
 
 Scores of a soft head are matrix products (`squares` for distances). A tile of scores gives its maximum, mass and
-weighted sum; tiles are merged in order, rescaled to the larger maximum.
+weighted sum; tiles are merged in order, rescaled to the larger maximum. Where scores are functions of scores, these are
+computed tile by tile too: from differences, and from products added in order, as close numbers may matter there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.distances import Squares
 from weftc_runtime.exact.rows import Rows, blocks, count_of
-from weftc_runtime.format.program import Part
+from weftc_runtime.format.program import Part, Score
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.kernels.gpu import soft_sums_of
 from weftc_runtime.kernels.reuse import once
@@ -24,6 +25,7 @@ from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, UniformSlot
 from weftc_runtime.reference.feed_forward import NEAR_ZERO
+from weftc_runtime.reference.scores import function_of_scores, products_in_order
 from weftc_runtime.reference.soft import lead
 from weftc_runtime.threads import each
 
@@ -47,13 +49,17 @@ class Tile:
 class StreamedHead:
     """One head in tiles: features and values of the keys, made once where they are not too wide.
 
-    Features of one side are a list: for each part of the score the factors of its matrix products, then its scale.
+    Features of one side are a list: for each part of the score, and of the scores it takes functions of, the factors of
+    its matrix products, then its scale.
     """
 
     def __init__(self, call: HeadTask) -> None:
         self.call, self.narrow = call, call.narrow
         self.kind = call.plan.head.weighting.kind
         self.number = self.kind in NUMBER_HEADS
+        self.parts = tuple(self.narrow.head.score.nested())
+        self.functions = bool(self.narrow.head.score.functions)
+        self.other = any(mask.op == "other" for mask in self.narrow.head.masks)
         self.key_blocks = blocks(len(call.keys), 1, KEYS)
         self._small = len(call.keys) <= KEYS
 
@@ -63,7 +69,7 @@ class StreamedHead:
 
     @once
     def squares(self) -> list[Squares | None]:
-        return [self._squares(part) if part.kind == "l2" else None for part in self.narrow.head.score.parts]
+        return [self._squares(part) if part.kind == "l2" else None for part in self.parts]
 
     @once
     def _features(self) -> Features | None:
@@ -114,7 +120,7 @@ class StreamedHead:
                 ends[low.numel() : -1].reshape(high.shape),
                 ends[-1:],
             )
-        return Squares(low, high, factor[None])
+        return Squares(low, high, factor[None], direct=self.functions)
 
     def follow(self, before: StreamedHead | None) -> None:
         """Takes over what is asked of all keys when the sums are finished, from the keys before these."""
@@ -143,7 +149,7 @@ class StreamedHead:
     def _side(self, z: Tensor, side: str) -> Features:
         found: Features = []
         weights = self.narrow.weights
-        for part, squares in zip(self.narrow.head.score.parts, self.squares, strict=True):
+        for part, squares in zip(self.parts, self.squares, strict=True):
             features = weights.product(z, part.q if side == "query" else part.k)
             factors: tuple[Tensor, ...] = (features,)
             if squares is not None:
@@ -159,20 +165,33 @@ class StreamedHead:
     # ------------------------------------------------------------------ scores and sums
     def scores(self, query: Features, many: int, block: slice) -> Tensor:
         """(queries, keys of the block)."""
-        keys = self.key_features(block)
+        found = zip(self.squares, query, self.key_features(block), strict=True)
+        total = self._sum(self.narrow.head.score, found)
+        if total is None:
+            return torch.zeros(many, block.stop - block.start, dtype=torch.float64, device=self.call.device)
+        return total
+
+    def _sum(self, score: Score, features: Iterator[tuple[Squares | None, Any, Any]]) -> Tensor | None:
+        """The sum of the parts of a score; `features` of these and of what they take functions of, in order."""
         total: Tensor | None = None
-        for part, squares, q, k in zip(self.narrow.head.score.parts, self.squares, query, keys, strict=True):
+        for part in score.parts:
+            squares, q, k = next(features)
             if squares is not None:
                 value = squares.distances(q, k)
                 if part.coefficient is not None:
                     value = value * self.narrow.weights[part.coefficient]
+            elif self.functions:
+                value = products_in_order(q[0], k[0])
             else:
                 value = k[0].T if self._are_names(q[0], part) else q[0] @ k[0].T
             if part.scale is not None:
                 value = value * (q[-1] if part.scale[0] == "query" else k[-1].T)
+            for factor in part.factors:
+                inside = self._sum(factor.score, features)
+                value = value * function_of_scores(
+                    factor.function, torch.zeros_like(value) if inside is None else inside
+                )
             total = value if total is None else total + value
-        if total is None:
-            return torch.zeros(many, block.stop - block.start, dtype=torch.float64, device=self.call.device)
         return total
 
     def _are_names(self, query: Tensor, part: Part) -> bool:
@@ -183,14 +202,20 @@ class StreamedHead:
         key = ("names of queries", id(call.plan.head), part.q)
         return bool(call.static(key, call.sources("query"), lambda: _is_eye(query)))
 
-    def tile(self, scores: Tensor, block: slice) -> Tile:
-        """What the keys of a block add up to."""
+    def tile(self, scores: Tensor, block: slice, rows: slice | None = None) -> Tile:
+        """What the keys of a block add up to; `rows`: of the queries, of which each may leave out its own token."""
         kind = self.kind
+        if self.other and rows is not None:
+            first, last = max(rows.start, block.start), min(rows.stop, block.stop)
+            own = torch.arange(first, max(first, last), device=scores.device)
+            scores[own - rows.start, own - block.start] = 0.0 if kind in ("sum", "normalize") else -torch.inf
+        if self.functions and kind == "normalize" and bool((scores < 0).any()):
+            raise Uncovered(f"head {self.call.plan.head.name} weighs by functions with signs: they may cancel")
         if kind in ("softmax", "lse", "max"):
             peak = scores.amax(1)
             if kind == "max":
                 return Tile(peak, None, None)
-            weights = (scores - peak[:, None]).exp_()
+            weights = (scores - peak[:, None].clamp_min(torch.finfo(scores.dtype).min)).exp_()  # none may be left
             mass = weights.sum(1)
             return Tile(peak, mass, None if kind == "lse" else self._weighted(weights, block))
         weights = scores.exp() if kind == "exp" else scores
@@ -213,7 +238,7 @@ class StreamedHead:
         peak = torch.maximum(one.peak, two.peak)
         if one.mass is None or two.mass is None:
             return Tile(peak, None, None)
-        left, right = (one.peak - peak).exp(), (two.peak - peak).exp()
+        left, right = (torch.where(own == peak, 1.0, (own - peak).exp()) for own in (one.peak, two.peak))
         total = None
         if one.total is not None and two.total is not None:
             total = one.total * left[:, None] + two.total * right[:, None]
@@ -286,6 +311,8 @@ class StreamedHead:
     def _is_doubtful(self, mass: Tensor, rows: Rows) -> bool:
         """Whether rounding or underflow may hide that a total weight is zero, or make it so."""
         tiny, apart = mass.abs() < LEAST, torch.zeros_like(mass, dtype=torch.bool)
+        if self.functions:  # none is negative
+            return bool(tiny.any())
         terms = torch.zeros_like(mass)
         parts = zip(self.narrow.head.score.parts, self.squares, self.query_features(rows), self.key_sizes, strict=True)
         for part, squares, q, keys in parts:
@@ -410,7 +437,7 @@ def stream_head(call: HeadTask) -> HeadOutput:
         query, size = stream.query_features(block), block.stop - block.start
         found: Tile | None = None
         for keys in stream.key_blocks:
-            tile = stream.tile(stream.scores(query, size, keys), keys)
+            tile = stream.tile(stream.scores(query, size, keys), keys, block)
             found = tile if found is None else stream.merge(found, tile)
         assert found is not None
         out[block] = stream.finish(found, block)
@@ -421,14 +448,23 @@ def stream_head(call: HeadTask) -> HeadOutput:
     query = stream.query_features(query_blocks[0])
     size = max(1, TILE // many)
     stream.key_blocks = blocks(len(call.keys), 1, size)
-    tiles = each(lambda keys: stream.tile(stream.scores(query, many, keys), keys), stream.key_blocks, call.device)
+    whole_block = query_blocks[0]
+    tiles = each(
+        lambda keys: stream.tile(stream.scores(query, many, keys), keys, whole_block), stream.key_blocks, call.device
+    )
     return HeadOutput(stream.finish(stream.merged(tiles), query_blocks[0]))
 
 
 def _by_program(stream: StreamedHead) -> Tensor | None:
     """The output of a head by a program of the device, where it has one for such scores."""
     call, narrow, parts = stream.call, stream.narrow, stream.narrow.head.score.parts
-    if stream.kind != "softmax" or len(parts) != 1 or parts[0].scale is not None or not narrow.head.value:
+    if (
+        stream.kind != "softmax"
+        or len(stream.parts) != 1
+        or stream.other
+        or parts[0].scale is not None
+        or not narrow.head.value
+    ):
         return None
     part = parts[0]
     program = soft_sums_of(call.device, len(narrow.weights[part.q]), len(narrow.writes))

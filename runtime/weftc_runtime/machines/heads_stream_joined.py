@@ -119,6 +119,7 @@ def _are_eyes(matrices: Tensor) -> bool:
 def joined_stream_head(call: HeadTask, groups: ProblemOffsets) -> HeadOutput:
     """A soft head for all queries of all problems."""
     stream = JoinedStream(call)
+    alone = stream.functions or stream.other  # one problem after the other
     out = torch.empty(call.queries, len(call.narrow.writes), dtype=torch.float64, device=call.device)
     names, once = (call.query.stream.name, call.keys.stream.name), call.plan.uniform_query
 
@@ -130,7 +131,8 @@ def joined_stream_head(call: HeadTask, groups: ProblemOffsets) -> HeadOutput:
         assert made is not None
         out[slice(found, found + 1) if once else slice(*groups.ends(names[0], found))] = made
 
-    each(run, groups.tiles(*names, once, TILE, call.device), call.device)
+    found = range(groups.count) if alone else groups.tiles(*names, once, TILE, call.device)
+    each(run, found, call.device)
     return HeadOutput(out, choice=all_keys(call))
 
 

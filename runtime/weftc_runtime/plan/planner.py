@@ -285,7 +285,10 @@ class _Planner:
         if any(mask.op == "best" for mask in head.masks):
             return HeadPlan(head, "literal", "among the best keys of a ranking", score_group=share)
         if functions:
-            return HeadPlan(head, "literal", f"functions of scores ({', '.join(sorted(functions))})", score_group=share)
+            why = f"functions of scores ({', '.join(sorted(functions))})"
+            if kind in TILED and not decides:
+                return HeadPlan(head, "stream", f"{why}, in tiles", score_group=share)
+            return HeadPlan(head, "literal", why, score_group=share)
         if query_is_key(head, self.streams[head.query], self.identity, self.tensors):
             return HeadPlan(head, "self", "a token is nearest to itself; needs distinct tokens", score_group=share)
         other = any(mask.op == "other" for mask in head.masks)

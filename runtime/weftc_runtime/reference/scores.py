@@ -55,6 +55,11 @@ class _Pairs(torch.autograd.Function):
         return torch.stack(to_q, 1), torch.stack(to_k, 1), None
 
 
+def products_in_order(q: Tensor, k: Tensor) -> Tensor:
+    """Inner products of all pairs, each added up from the first feature to the last."""
+    return _Pairs.apply(q, k, False)  # type: ignore[no-untyped-call, no-any-return]
+
+
 @dataclass(slots=True)
 class _Part:
     kind: Literal["dot", "l2"]
@@ -117,7 +122,7 @@ class Scorer:
         for part in self.parts:
             value = self._scaled(part, self._raw(part, rows), rows)
             for function, scorer in part.factors:
-                value = value * _of_scores(function, scorer.values(rows))
+                value = value * function_of_scores(function, scorer.values(rows))
             total = total + value
         return total
 
@@ -129,7 +134,7 @@ class Scorer:
             raw = self._raw(part, rows).detach() if part.kind == "l2" else q.abs() @ k.abs().T
             size = self._scaled(part, raw, rows).detach().abs()
             for function, scorer in part.factors:
-                size = size * _of_scores(function, scorer.values(rows).detach()).abs()
+                size = size * function_of_scores(function, scorer.values(rows).detach()).abs()
             total = total + size
         return total
 
@@ -143,7 +148,7 @@ class Scorer:
             spread = self._radius(part, raw, value, rows)
             for function, scorer in part.factors:
                 inside, error = scorer.bounded_values(rows)
-                factor = _of_scores(function, inside)
+                factor = function_of_scores(function, inside)
                 bound = widen(function_radius(function, inside, error))
                 value, spread = value * factor, product_radius(value, factor, spread, bound)
             before, total = total, total + value
@@ -192,7 +197,7 @@ class Scorer:
         return scale_by_power(radius, -2 * part.exponent) + TINY if part.exponent else radius
 
 
-def _of_scores(function: str, scores: Tensor) -> Tensor:
+def function_of_scores(function: str, scores: Tensor) -> Tensor:
     """A function of scores; not a number where it has no value, and there without a gradient."""
     lost = {"reciprocal": scores == 0, "log": scores <= 0, "sqrt": scores < 0}.get(function)
     if lost is None:
