@@ -395,6 +395,8 @@ class _Matrices:
             case ast.Binary(op="*", left=left, right=right) if self.shape(right).kind == "row":
                 return ast.Binary(span, "*", ast.Inner(span, self.column(right), v), self.value(left))
         found = self._applied(node, v, self.times, first="right")
+        if found is None and self._of_two(v):
+            found = replace(v, left=self.times(node, v.left), right=self.times(node, v.right))
         if found is not None:
             return found
         row = self._row_index(self.shape(node).rows, span)
@@ -412,6 +414,8 @@ class _Matrices:
             case ast.Binary(op="*", left=left, right=right) if self.shape(right).kind == "row":
                 return ast.Binary(span, "*", ast.Inner(span, self.value(left), v), self.column(right))
         found = self._applied(node, v, self.transposed_times, first="left")
+        if found is None and self._of_two(v):
+            found = replace(v, left=self.transposed_times(node, v.left), right=self.transposed_times(node, v.right))
         if found is not None:
             return found
         row = self._row_index(self.shape(node).rows, span)
@@ -442,6 +446,22 @@ class _Matrices:
             case ast.Binary(op="+" | "-" as op, left=left, right=right):
                 return ast.Binary(span, op, times(left, v), times(right, v))
         return None
+
+    def _of_two(self, v: Any) -> bool:
+        """Whether a vector is a sum or difference of two tokens, A (x[i] - c[j]): each token takes its own product."""
+        if not isinstance(v, ast.Binary) or v.op not in ("+", "-"):
+            return False
+        left, right = self._tokens(v.left), self._tokens(v.right)
+        return not left <= right and not right <= left
+
+    def _tokens(self, node: Part) -> set[str]:
+        """The indices a node reads that nothing in it binds."""
+        found = set().union(*(self._tokens(child) for child in ast.children(node)))
+        if isinstance(node, ast.Ref):
+            found |= set(node.indices)
+        if isinstance(node, ast.Position | ast.Weigh):
+            found.add(node.index)
+        return found - {node.index} if isinstance(node, ast.Reduce) else found
 
     def _repeated(self, base: Part, exponent: int, span: Span) -> Part:
         out = base if exponent else ast.Ref(span, IDENTITY, ())
