@@ -12,7 +12,7 @@ import weftc
 from anonymous import anonymous
 from weftc.compiling import checked_spec
 from weftc.core.errors import WeftError
-from weftc.decompiler import Explanation, explain
+from weftc.decompiler import Explanation, explain, terms
 from weftc.files.locate import catalogue
 from weftc.fuzz.specs import draw
 from weftc.prover import prove
@@ -108,11 +108,26 @@ def test_every_spec_is_read_in_every_style(name: str) -> None:
             assert name in LIMITS, (styles, str(found))
 
 
-def test_symbols_are_read_as_symbols() -> None:
-    found = explain(anonymous(model("induction")))
+@pytest.mark.parametrize("changes", [{}, {"split": 2, "gauge": True}])
+def test_symbols_are_read_as_symbols(changes: dict[str, Any]) -> None:
+    made = model("induction")
+    found = explain(anonymous(disguise(made, seed=5, **changes) if changes else made))
     assert found.is_proved
     assert 'one of {"a", "b", "c", "d", "none"}' in found.text
     assert 's2[i] = s1[i - 1] else "none"' in found.text
+
+
+@pytest.mark.parametrize("name", ["gmm_diagonal", "transport_barycenter"])
+def test_entries_that_are_written_one_by_one_are_a_row(name: str) -> None:
+    made = anonymous(model(name))
+    holds(explain(made), made)
+
+
+def test_terms_that_grow_too_long_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terms, "MOST_WORK", 10_000)
+    found = explain(model("lloyd"))
+    assert found.verdict == "not read"
+    assert "too long" in found.reason
 
 
 def test_a_disguised_trimmed_kmeans_is_given_back() -> None:

@@ -24,6 +24,7 @@ from weftc.decompiler.linear import (
 )
 from weftc.decompiler.terms import (
     KEY,
+    LITERAL,
     ONE,
     PAIR,
     SELF,
@@ -48,6 +49,7 @@ from weftc.decompiler.terms import (
     number,
     opened,
     order,
+    rolled,
     scale,
     scale_vec,
     times_vec,
@@ -90,35 +92,49 @@ class FeatureExecution(BlockReader):
         for stream, name in sublayer.carry.items():
             after[stream] = self._carried(name, state[stream])
         where = self.where
+        alike: dict[object, tuple[Head, Poly, list[Poly], list[Array]]] = {}
         for at, head in enumerate(sublayer.heads):
             self.where = f"{where} head {at + 1}"
-            after[head.query] = after[head.query] + self.head(head, state)
+            score, masks = self.score(head.score, head, state), self.masks(head, state)
+            own = head.self_key
+            row = None if own is None or own.row is None else tuple(self.tensors[own.row].ravel())
+            key = (head.query, head.keys, head.weighting, freeze(score), _closed(masks), own is None, row)
+            values = [self.tensors[head.value]] + ([self.tensors[own.value]] if own is not None and own.value else [])
+            known = alike.get(key)
+            if known is not None and len(known[3]) == len(values):  # what two add, one adds
+                alike[key] = (*known[:3], [a + b for a, b in zip(known[3], values, strict=True)])
+            else:
+                alike[key if known is None else (*key, at)] = (head, score, masks, values)
+        for head, score, masks, values in alike.values():
+            after[head.query] = after[head.query] + self.head(head, score, masks, values, state)
         return {stream: joined(features) for stream, features in after.items()}
 
     def _carried(self, name: str, features: list[Feature]) -> list[Feature]:
         matrix = self.tensors[name]
         return joined(replace(one, directions=matrix @ one.directions) for one in features)
 
-    def head(self, head: Head, state: Residuals) -> list[Feature]:
-        """What a head adds to the residual of its queries."""
-        score, masks = self.score(head.score, head, state), self.masks(head, state)
+    def head(self, head: Head, score: Poly, masks: list[Poly], values: list[Array], state: Residuals) -> list[Feature]:
+        """What a head adds to the residual of its queries. `values`: V, and V0 where there is one."""
+        value, mine = values[0], self._brought(values[1:], state[head.query])
         if not all(masks) or (head.weighting.kind == "normalize" and not score):
-            return self._own(head, state)  # there is never a key
+            return mine  # there is never a key
         if head.weighting.kind in NUMBER_HEADS:
             frozen = freeze(close(score, KEY)), _closed(masks)
             found = atom("extreme", head.weighting.kind, head.keys, *frozen)
-            body = [Feature(self.tensors[head.value], "number", found)]
+            body = [Feature(value, "number", found)]
         elif finds_itself(head, score, self.sizes):
-            value = self.tensors[head.value]
             return [replace(one, directions=value @ one.directions) for one in state[head.query]]
         else:
-            value, size = self.tensors[head.value], self.sizes[head.keys]
             weights, own_weight = self.weights(head, score, masks, state)
             keys = [replace(about_key(one), directions=value @ one.directions) for one in state[head.keys]]
-            body = [sum_over(one, weights, head.keys, size) for one in joined(keys)]
+            body = [sum_over(one, weights, head.keys, self.sizes[head.keys]) for one in joined(keys)]
             if head.self_key is not None and head.self_key.row is not None:
-                return body + [_times(one, own_weight) for one in self._own(head, state)]
-        return self._or_own(head, body, self._there(head, score, masks, state), state)
+                return body + [_times(one, own_weight) for one in mine]
+        return self._or_own(head.query, body, mine, self._there(head, score, masks, state)) if values[1:] else body
+
+    def _brought(self, values: list[Array], features: list[Feature]) -> list[Feature]:
+        """What a head brings from its query, where that is one more key."""
+        return joined(replace(one, directions=value @ one.directions) for value in values for one in features)
 
     def _there(self, head: Head, score: Poly, masks: list[Poly], state: Residuals) -> Poly:
         """1 where a head has a key, else without value."""
@@ -126,21 +142,14 @@ class FeatureExecution(BlockReader):
             head, score = replace(head, weighting=Weighting("normalize")), ONE
         return total(head.keys, self.sizes[head.keys], self.weights(head, score, masks, state)[0], KEY)
 
-    def _own(self, head: Head, state: Residuals) -> list[Feature]:
-        """What a head brings from its query, where that is one more key."""
-        if head.self_key is None or not head.self_key.value:
-            return []
-        value = self.tensors[head.self_key.value]
-        return joined(replace(one, directions=value @ one.directions) for one in state[head.query])
-
-    def _or_own(self, head: Head, body: list[Feature], there: Poly, state: Residuals) -> list[Feature]:
+    def _or_own(self, own: str, body: list[Feature], mine: list[Feature], there: Poly) -> list[Feature]:
         """What a head brings from its keys, or, where it has none, from its query; matched by their directions."""
-        if head.self_key is None or not head.self_key.value or there == ONE:
+        if there == ONE:
             return body
         classes: list[tuple[Feature, tuple[list[Feature], list[Feature]]]] = []
-        both = [(0, one) for one in body] + [(1, one) for one in self._own(head, state)]
+        both = [(0, one) for one in body] + [(1, one) for one in mine]
         for side, one in sorted(both, key=lambda pair: -pair[1].directions.shape[1]):
-            parts, rest = self._parts(one, [first for first, _ in classes], head.query)
+            parts, rest = self._parts(one, [first for first, _ in classes], own)
             for part, (_, sides) in zip(parts, classes, strict=True):
                 sides[side].append(part)
             if rest is not None:
@@ -198,7 +207,7 @@ class FeatureExecution(BlockReader):
                 return weight, {}
             mass = function("reciprocal", add(ONE, total(head.keys, self.sizes[head.keys], weight, KEY)))
             return multiply(weight, mass), mass
-        if kind in SHIFT_FREE:
+        if kind in SHIFT_FREE and not LITERAL.get():
             score = {mono: c for mono, c in score.items() if KEY in free({mono: c})}
         rule = replace(head.weighting, sharpness=None)
         return atom("weight", head.keys, rule, freeze(close(score, KEY)), _closed(masks), KEY), {}
@@ -209,7 +218,7 @@ class FeatureExecution(BlockReader):
         for mask in head.masks:
             score = self.score(mask.score, head, state)
             if mask.op == "other":
-                found.append(atom("differ", SELF, KEY))
+                found.append(atom("differ", SELF, KEY) if self.sizes[head.keys] != 1 else {})
             elif mask.weighting is not None:
                 best = atom("weight", head.keys, mask.weighting, freeze(close(score, KEY)), _closed(found), KEY)
                 found.append(atom("holds", ">", freeze(best)))
@@ -221,7 +230,8 @@ class FeatureExecution(BlockReader):
 
     def score(self, score: Score, head: Head, state: Residuals) -> Poly:
         """The score of the query SELF against the key KEY."""
-        return settled(add(*(self._part(part, head, state) for part in score.parts)))
+        parts = add(*(self._part(part, head, state) for part in score.parts))
+        return rolled(settled(parts), self.bases, self.sizes)
 
     def _part(self, part: Part, head: Head, state: Residuals) -> Poly:
         q, k = self.tensors[part.q], self.tensors[part.k]
@@ -316,6 +326,13 @@ class FeatureExecution(BlockReader):
             if f.kind == "vector":
                 return [Feature(diagonal, "vector", {}, times_vec(f.vector, g.vector))]
             return [Feature(diagonal, f.kind, multiply(f.number, g.number))]
+        if {f.kind, g.kind} <= set(self.bases):
+            pairs = [(block[:, [m], n], m, n) for m, n in np.ndindex(block.shape[1:])]
+            return [
+                Feature(one, "number", multiply(self._entry(f, m), self._entry(g, n)))
+                for one, m, n in pairs
+                if magnitude(one) > size
+            ]
         shape = block.shape[1:]
         u, s, v = np.linalg.svd(block.reshape(len(block), -1), full_matrices=False)
         return [
@@ -323,6 +340,9 @@ class FeatureExecution(BlockReader):
             for at in range(len(s))
             if s[at] > size
         ]
+
+    def _entry(self, row: Feature, n: int) -> Poly:
+        return moved(row.number, {PAIR: self.bases[row.kind] + n})
 
     def _unit(self, out: Array, a: list[tuple[Array, Feature]], b: list[tuple[Array, Feature]]) -> list[Feature]:
         """A vector by its length. Its rows may be rotated or repeated: they are an isometry times the vector."""

@@ -12,7 +12,7 @@ from weftc.core.types import Checked
 from weftc.decompiler.labels import Unplaced, labelled
 from weftc.decompiler.linear import COARSE, FINE, ROUNDING, Unread
 from weftc.decompiler.loop import Loop
-from weftc.decompiler.terms import WORK, TooLong
+from weftc.decompiler.terms import LITERAL, WORK, TooLong
 from weftc.decompiler.text import SpecWriter, Unspeakable
 from weftc.language.check.check import check
 from weftc.language.parse.parse import parse
@@ -70,8 +70,8 @@ def explain(checkpoint: Checkpoint) -> Explanation:
     """
     best: Explanation | None = None
     WORK.set([0])
-    for rounding in (FINE, COARSE):
-        token = ROUNDING.set(rounding)
+    for rounding, literal in ((FINE, False), (FINE, True), (COARSE, False)):
+        tokens = ROUNDING.set(rounding), LITERAL.set(literal)
         try:
             for pairs in islice(_readings(checkpoint.program), MOST_READINGS):
                 found = _explained(checkpoint, pairs)
@@ -80,7 +80,8 @@ def explain(checkpoint: Checkpoint) -> Explanation:
                 if best.is_proved:
                     return best
         finally:
-            ROUNDING.reset(token)
+            ROUNDING.reset(tokens[0])
+            LITERAL.reset(tokens[1])
     assert best is not None
     return best
 
@@ -103,10 +104,15 @@ def _readings(program: Program) -> Iterator[dict[str, str]]:
 
 
 def _explained(
-    checkpoint: Checkpoint, pairs: dict[str, str], apart: frozenset[tuple[str, str]] = frozenset()
+    checkpoint: Checkpoint,
+    pairs: dict[str, str],
+    apart: frozenset[tuple[str, str]] = frozenset(),
+    again: frozenset[tuple[int, tuple[str, str]]] = frozenset(),
 ) -> Explanation:
-    """One reading. `apart`: slots that hold the same, each of which has to be a field of its own."""
-    loop = Loop(checkpoint, pairs, apart)
+    """One reading. `apart`: slots that hold the same, each of which has to be a field of its own. `again`: inputs that
+    a step sets to what they are.
+    """
+    loop = Loop(checkpoint, pairs, apart, again)
     try:
         algorithm = loop.algorithm()
         writer = SpecWriter(checkpoint.program, algorithm, pairs=pairs)
@@ -127,8 +133,8 @@ def _explained(
     try:
         model = labelled(checkpoint, algorithm, writer, checked)
     except Unplaced as reason:
-        if reason.several - apart:
-            return _explained(checkpoint, pairs, apart | reason.several)
+        if reason.several - apart or reason.again - again:
+            return _explained(checkpoint, pairs, apart | reason.several, again | reason.again)
         return Explanation(text, reason=str(reason))
     return Explanation(text, model, prove(model, checked))
 

@@ -32,17 +32,23 @@ from weftc_runtime.format.program import (
     Stream,
     Sublayer,
 )
-from weftc_runtime.format.writes import stated
+from weftc_runtime.format.writes import Matrices, stated
 
 Place = tuple[str, str]  # stream and slot
 
 
 class Unplaced(Exception):
-    """A field that is in no slot of the file, or in several."""
+    """A field that is in no slot of the file, or in several, or is set without an equation, in a step of the layer."""
 
-    def __init__(self, reason: str, several: frozenset[Place] = frozenset()) -> None:
+    def __init__(
+        self,
+        reason: str,
+        several: frozenset[Place] = frozenset(),
+        again: frozenset[tuple[int, Place]] = frozenset(),
+    ) -> None:
         super().__init__(reason)
         self.several = several
+        self.again = again
 
 
 def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, checked: Checked) -> Checkpoint:
@@ -81,6 +87,9 @@ def labelled(checkpoint: Checkpoint, algorithm: Algorithm, writer: SpecWriter, c
             name = f"basis.{stream.name}.scaled"
             before = tensors[basis[stream.name]] if stream.name in basis else np.eye(stream.width)
             tensors[name], basis[stream.name] = before * factors, name
+    again = _set_again(replace(program, streams=tuple(streams), basis=basis), tensors, set_in)
+    if again:
+        raise Unplaced("a field is set to what it is", again=again)
     layer, place_of = _joined(program.layer, algorithm, set_in)
     lasting = {one.name for one in program.outputs if _is_lasting(checked, writer.outputs.get(one.name, one.name))}
     program = replace(
@@ -128,6 +137,19 @@ def _places(program: Program, cells: Iterable[ResidualCell], back: Mapping[str, 
             if magnitude(rows[slot.columns]) > noise() * magnitude(rows):
                 found.add((cell.stream, slot.name))
     return found
+
+
+def _set_again(
+    program: Program, tensors: Mapping[str, Array], set_in: Mapping[int, list[Place]]
+) -> frozenset[tuple[int, Place]]:
+    """Fields that the matrices of a step change, though no equation does."""
+    matrices = Matrices.of(program, tensors)
+    return frozenset(
+        (at, place)
+        for at, step in enumerate(program.layer)
+        for place in matrices.fields(step)
+        if place not in set_in.get(at, ())
+    )
 
 
 def _joined(

@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weftc.decompiler.terms import (
+    FIXED,
     KEY,
+    LITERAL,
     ONE,
     PAIR,
     SELF,
@@ -36,6 +38,7 @@ from weftc.decompiler.terms import (
     moved_vec,
     multiply,
     number,
+    rolled,
     scale,
     scale_vec,
     total,
@@ -46,6 +49,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 FINE, COARSE = 1e-11, 1e-8  # relative sizes of what is taken for rounding: of float64, of weights with noise
 ROUNDING = ContextVar("rounding", default=COARSE)
+MOST_TOKENS = 64  # of a set whose tokens are told apart
+LARGEST = 10**5  # numerators of fractions that are no decimals
 FRACTION = re.compile(r"Fraction\((-?\d+), (\d+)\)")
 
 
@@ -101,13 +106,16 @@ def nice(value: float, size: float = 1.0) -> Fraction:
     if abs(value) <= noise() * size:
         return Fraction(0)
     exact = Fraction(repr(float(value)))
+    if LITERAL.get():
+        return exact
     for digits in range(1, 8):
         short = Fraction(f"{float(value):.{digits}g}")
         if abs(short - exact) <= (noise() if digits <= 4 else noise() / 100) * abs(exact):
             return short
     for largest in (64, 1000):
         short = exact.limit_denominator(largest)
-        if abs(short - exact) <= noise() * abs(exact) / (largest if largest < 1000 else 10**5):
+        near = noise() * abs(exact) / (largest if largest < 1000 else 10**5)
+        if abs(short - exact) <= near and abs(short.numerator) < LARGEST:
             return short
     return exact
 
@@ -128,6 +136,8 @@ class BlockReader:
     def __init__(self, sizes: Mapping[str, int | None], vocabularies: Iterable[int] = ()) -> None:
         self.sizes = sizes
         self.vocabularies = frozenset(vocabularies)  # how many symbols each has; of symbols, coordinates mean something
+        fixed = [home for home, size in sizes.items() if size is not None and size <= MOST_TOKENS]
+        self.bases = {home: at * FIXED for at, home in enumerate(fixed, 1)}
         self.unread: list[Unread] = []
         self.where = ""
 
@@ -158,16 +168,25 @@ class BlockReader:
         home = next((name for name, size in self.sizes.items() if size == width), "number")
         return one if width in self.vocabularies else self.as_row(one, home)
 
+    def rolled(self, one: Feature) -> Feature:
+        """With sums over sets in place of a term about every token."""
+        return Feature(one.directions, one.kind, rolled(one.number, self.bases, self.sizes), one.vector)
+
     # ---- one residual ------------------------------------------------------------------------------------------------
 
     def along(self, home: str, weights: Array, index: int) -> Poly | None:
-        """A number for every token of a fixed set, as a term: the same for all, or evenly spaced."""
+        """A number for every token of a fixed set, as a term: the same for all, evenly spaced, or told one by one."""
         size = max(magnitude(weights), 1e-300)
+        filled = np.flatnonzero(np.abs(weights) > noise() * size)
         first, step = weights[0], (weights[-1] - weights[0]) / max(len(weights) - 1, 1)
-        if magnitude(weights - first - step * np.arange(len(weights))) > noise() * size:
+        is_even = magnitude(weights - first - step * np.arange(len(weights))) <= noise() * size
+        if is_even and not (len(filled) == 1 < len(weights)):
+            slope = nice(step, size)
+            return add(number(nice(first, size) - slope), scale(atom("position", index), slope))
+        if home not in self.bases:
             return None
-        slope = nice(step, size)
-        return add(number(nice(first, size) - slope), scale(atom("position", index), slope))
+        each = {n: nice(float(weights[n]), size) for n in map(int, filled)}
+        return add(*(scale(atom("same", home, index, self.bases[home] + n), c) for n, c in each.items()))
 
     def functional(self, weights: Array, feature: Feature, own: str, size: float) -> Poly:
         """A row of weights on a feature: a number. `own`: the stream of the token."""
@@ -220,6 +239,10 @@ class BlockReader:
         if feature.kind != kind:
             return None
         both = plus_ones(matrix)
+        if both is None and kind in self.bases:
+            rows = [(atom("same", kind, PAIR, self.bases[kind] + n), weights) for n, weights in enumerate(matrix)]
+            entries = [multiply(mark, self.functional(weights, feature, own, size)) for mark, weights in rows]
+            return Feature(none, kind, rolled(add(*entries), self.bases, self.sizes))
         if both is None:
             return None
         summed = total(kind, self.sizes[kind], feature.number, PAIR)
@@ -234,7 +257,7 @@ class BlockReader:
         if f.kind == g.kind == "vector" and (found := multiple(block)) is not None:
             return scale(inner(f.vector, g.vector), found)
         f, g = self.alike(f, g)
-        f, g = (f, g) if f.kind == g.kind == "vector" else (self._own_row(f), self._own_row(g))
+        f, g = self._own_row(f), self._own_row(g)
         widths = {width for one, width in zip((f, g), block.shape, strict=True) if one.kind == "vector"}
         if not widths <= self.vocabularies:
             return self.opaque(block, SELF, KEY)
@@ -247,7 +270,12 @@ class BlockReader:
             return add(scale(product, both[0]), scale(sums, both[1]))
         _left, values, _right = np.linalg.svd(block)
         if len(values) > 1 and values[1] > noise() * size:
-            return self.opaque(block, SELF, KEY)
+            if len(values) > MOST_TOKENS // 4 or "vector" in (f.kind, g.kind):
+                return self.opaque(block, SELF, KEY)
+            marks = np.eye(len(block))
+            return add(
+                *(self.bilinear(np.outer(at, row), f, g, streams, size) for at, row in zip(marks, block, strict=True))
+            )
         pivot = np.unravel_index(np.abs(block).argmax(), block.shape)
         u, v = block[:, pivot[1]], block[pivot[0]] / block[pivot]
         back = Feature(g.directions, g.kind, moved(g.number, {KEY: SELF}), moved_vec(g.vector, {KEY: SELF}))

@@ -42,6 +42,7 @@ MOST_ROUNDS = 8
 AROUND_TOKENS = ("sum", "extreme", "weight", "else", "vsum", "velse")  # what is no function of one token
 SMALL = 200  # letters of a term that stays as it is while directions are followed
 Version = tuple[int, int]  # a cell, and how often it has been set in a layer
+Place = tuple[str, str]  # a slot of a stream
 
 
 @dataclass(slots=True, eq=False)
@@ -92,12 +93,17 @@ class Loop(FeatureExecution):
     """Reads the loop of one checkpoint."""
 
     def __init__(
-        self, checkpoint: Checkpoint, pair_sets: dict[str, str], apart: Iterable[tuple[str, str]] = ()
+        self,
+        checkpoint: Checkpoint,
+        pair_sets: dict[str, str],
+        apart: Iterable[Place] = (),
+        again: Iterable[tuple[int, Place]] = (),
     ) -> None:
         super().__init__(checkpoint.program, checkpoint.tensors)
         self.pair_sets = pair_sets
         shown = [(one.stream, one.slot) for one in self.program.outputs if one.head is None]
         self.equals = frozenset(apart)  # slots that hold the same as others
+        self.again = frozenset(again)  # slots that a step sets to what they are
         self.apart = dict.fromkeys((*shown, *sorted(apart)))  # slots that are cells of their own
         bases = bases_of(self.program, self.tensors)
         self.into = {s.name: bases[s.name].matrix if s.name in bases else np.eye(s.width) for s in self.program.streams}
@@ -229,7 +235,7 @@ class Loop(FeatureExecution):
     def _grow(self, stream: str, features: Iterable[Feature], old: Iterable[ResidualCell] = ()) -> None:
         """Adds cells until the features are in them."""
         here = [cell for cell in self.cells if cell.stream == stream]
-        for one in self._parted(stream, features):
+        for one in [*self._whole_rows(stream), *self._parted(stream, features)]:
             rest = one.directions
             if here:
                 known = np.concatenate([cell.directions for cell in here], axis=1)
@@ -243,6 +249,15 @@ class Loop(FeatureExecution):
                 cell = self._cell(stream, directions, kind, old)
                 here.append(cell)
                 self.cells.append(cell)
+
+    def _whole_rows(self, stream: str) -> Iterator[Feature]:
+        """Slots in which numbers were found that are entries of a row."""
+        for home, slot in self.apart:
+            width = self.program.stream(home).slot(slot).width
+            sets = [name for name, size in self.sizes.items() if size == width > 1]
+            sets.sort(key=lambda name: name == stream)  # rows are mostly about tokens of another set
+            if home == stream and sets and (home, slot) in self.equals:
+                yield Feature(self.into[stream][:, self.program.stream(stream).slot(slot).columns], sets[0])
 
     def _parted(self, stream: str, features: Iterable[Feature]) -> Iterator[Feature]:
         """Features with what an output shows apart: where two outputs show the same, they are two cells."""
@@ -310,14 +325,14 @@ class Loop(FeatureExecution):
                 found[place] = replace(
                     old, number=add(old.number, part.number), vector=add_vec(old.vector, part.vector)
                 )
-        return [with_short_numbers(one) for one in found]
+        return [self.rolled(with_short_numbers(one)) for one in found]
 
     # ---- equations ---------------------------------------------------------------------------------------------------
 
     def _told(self, start: Residuals) -> Algorithm:
         """The equations: first with as few fields as possible, then with those that turn out to be needed."""
         loop_cells = list(self.cells)
-        forced = {cell.number for cell in loop_cells if cell.fixed is None and self._is_equal(cell)}
+        forced = {cell.number for cell in loop_cells if cell.fixed is None and self._is_in(cell, self.equals)}
         while True:
             self.cells = list(loop_cells)
             found, missing = self._pass(forced)
@@ -339,16 +354,15 @@ class Loop(FeatureExecution):
         found.steps, found.places = [step for _, step in kept if step], [place for place, step in kept if step]
         if not found.steps:  # a layer says something
             inputs = {one.name for one in self.program.inputs}
-            self._keep(found, [next(cell for cell in self.cells if self._given_in(cell) in inputs)])
+            self._keep(found, [cell for cell in self.cells if self._given_in(cell) in inputs][:1])
         found.cells = [cell for cell in self.cells if cell.number in live]
         found.variables = [cell for cell in loop_cells if cell.fixed is None]
         return found
 
-    def _is_equal(self, cell: ResidualCell) -> bool:
-        """Whether it is a slot that holds the same as another."""
-        rows = self.back[cell.stream] @ cell.directions
-        stream = self.program.stream(cell.stream)
-        parts = [rows[stream.slot(slot).columns] for home, slot in self.equals if home == cell.stream]
+    def _is_in(self, cell: ResidualCell, places: Iterable[Place]) -> bool:
+        """Whether a cell is one of some slots."""
+        rows, stream = self.back[cell.stream] @ cell.directions, self.program.stream(cell.stream)
+        parts = [rows[stream.slot(slot).columns] for home, slot in places if home == cell.stream]
         return any(magnitude(part) == magnitude(rows) for part in parts)
 
     def _is_set(self, cell: ResidualCell, sublayer: Attend) -> bool:
@@ -383,6 +397,11 @@ class Loop(FeatureExecution):
             values = list(self._values(after))
             changed = [(c, v) for c, v in values if c.number not in before or before[c.number].key() != v.key()]
             state, equations = self._set(values, changed, versions, forced)
+            same = [place for step, place in self.again if step == at]
+            for cell in self.cells:
+                if cell not in (one for one, _ in equations) and self._is_in(cell, same):
+                    equations.append((cell, cell.symbol(versions.get(cell.number, 0))))
+                    self._name(found, cell)
             if equations:
                 found.steps.append(equations)
                 found.places.append(at)
@@ -422,9 +441,13 @@ class Loop(FeatureExecution):
             found.steps.append([])
             found.places.append(len(self.program.layer) - 1)
         for cell in cells:
-            if label := self._given_in(cell):
-                found.inputs.setdefault(label, cell)
+            self._name(found, cell)
             found.steps[-1].append((cell, cell.symbol()))
+
+    def _name(self, found: Algorithm, cell: ResidualCell) -> None:
+        """A cell that holds an input has its name."""
+        if label := self._given_in(cell):
+            found.inputs.setdefault(label, cell)
 
     def _values(self, state: Residuals) -> Iterator[tuple[ResidualCell, Feature]]:
         for stream, features in state.items():
@@ -494,7 +517,7 @@ class Loop(FeatureExecution):
                 part = Feature(share, kind, {} if kind == "vector" else self.opaque(share, SELF, PAIR))
                 part = replace(part, vector=self.opaque_vec(share, SELF)) if kind == "vector" else part
             number, vector = add(number, part.number), add_vec(vector, part.vector)
-        return with_short_numbers(Feature(rows, kind, number, vector))
+        return self.rolled(with_short_numbers(Feature(rows, kind, number, vector)))
 
     # ---- what is used ------------------------------------------------------------------------------------------------
 

@@ -34,11 +34,15 @@ FrozenVec: TypeAlias = tuple[tuple[Atom, Frozen], ...]
 Rename: TypeAlias = Callable[[int, int], int]  # an index, and how many sums and choices are around it
 
 SELF, PAIR, KEY, OTHER = 0, 1, 2, 3  # the token itself; the second index of a row; the key of a head; one more
+PLACEHOLDER, FIXED = 999, 1000  # indices from here on are single tokens: of the n-th fixed set, n thousand and more
 ONE: Poly = {(): Fraction(1)}
 VECTORS = ("vref", "vmatrix", "vsum", "unit", "velse", "vfunction", "vtimes", "symbol")
 LONGEST = 300_000  # letters of a term
 MOST_WORK = 400_000_000  # letters of all terms that are compared while a file is read
 WORK: ContextVar[list[int]] = ContextVar("work")
+LITERAL = ContextVar(
+    "literal", default=False
+)  # terms stay as the file has them: nothing is simplified, no number rounded
 
 
 class TooLong(Exception):
@@ -161,7 +165,7 @@ def coordinate(v: Vec, index: int) -> Poly:
 def _coordinate(a: Atom, index: int) -> Poly:
     match a:
         case ("vsum", home, v):
-            fresh = max(free({a: ONE}) | {index, OTHER}) + 1
+            fresh = max(i for i in free({a: ONE}) | {index, OTHER} if i < PLACEHOLDER) + 1
             return total(home, None, coordinate(opened_vec(v, fresh), index), fresh)
         case ("velse", u, v):
             return atom("else", freeze(coordinate(thaw(u), index)), freeze(coordinate(thaw(v), index)))
@@ -192,6 +196,11 @@ def holds(op: str, p: Poly) -> Poly:
     if set(p) <= {()}:
         c = p.get((), 0)
         return number({">": c > 0, ">=": c >= 0, "<": c < 0, "<=": c <= 0}[op])
+    ((mono, c),) = [*((m, c) for m, c in p.items() if m)][:1]
+    if len(p) <= 2 and len(mono) == 1 and mono[0][0][0] == "same" and set(p) <= {mono, ()}:  # it is 0 or 1
+        yes, no = (holds(op, number(p.get((), 0) + c * value)) for value in (1, 0))
+        _, _, i, j = mono[0][0]
+        return yes if yes == no else {mono: Fraction(1)} if yes else atom("differ", i, j)
     return atom("holds", op, freeze(p))
 
 
@@ -254,13 +263,14 @@ def _atom(a: Atom, name: Rename, depth: int) -> Poly:
         case ("coordinate", u, i):
             return atom("coordinate", _vector(u, name, depth), name(i, depth))
         case ("position", i):
-            return atom("position", name(i, depth))
+            i = name(i, depth)
+            return number(place(i)) if i >= FIXED else atom("position", i)
         case ("same", home, i, j):
             i, j = sorted((name(i, depth), name(j, depth)))
-            return ONE if i == j else atom("same", home, i, j)
+            return {} if FIXED <= i < j else ONE if i == j else atom("same", home, i, j)
         case ("differ", i, j):
             i, j = sorted((name(i, depth), name(j, depth)))
-            return {} if i == j else atom("differ", i, j)
+            return ONE if FIXED <= i < j else {} if i == j else atom("differ", i, j)
         case ("function", label, p):
             return atom("function", label, _frozen(p, name, depth))
         case ("holds", op, p):
@@ -301,6 +311,11 @@ def times_vecs(first: Vec, *others: Vec) -> Vec:
     for other in others:
         first = times_vec(first, other)
     return first
+
+
+def place(index: int) -> int:
+    """Which token of its set an index is that names a single one: 1, 2, ..."""
+    return index % FIXED + 1
 
 
 def moved(p: Poly, names: Mapping[int, int]) -> Poly:
@@ -374,7 +389,7 @@ def _total(home: str, size: int | None, inside: Mono, index: int) -> Poly:
         return inner({inside[0][0][1]: ONE}, {inside[-1][0][1]: ONE})
     if len(inside) == 1 and inside[0][1] == 1:
         a = inside[0][0]
-        adds_up = a[0] == "weight" and a[5] == index and a[2].kind in ADD_UP and not a[4]
+        adds_up = a[0] == "weight" and a[5] == index and a[2].kind in ADD_UP and not a[4] and not LITERAL.get()
         if adds_up and index not in free((*a[:5], -1)):
             return ONE
     return atom("sum", home, freeze(close({inside: Fraction(1)}, index)))
@@ -399,6 +414,35 @@ def total_vec(home: str, size: int | None, v: Vec, index: int) -> Vec:
                 one = freeze_vec(close_vec({a: {inside: Fraction(1)}}, index))
                 result = add_vec(result, {("vsum", home, one): {outside: c}})
     return result
+
+
+def rolled(p: Poly, bases: Mapping[str, int], sizes: Mapping[str, int | None]) -> Poly:
+    """Sums with a term about every single token of a set, as sums over the set; what is 1 at one token, and 0 at
+    others, times what that token has, is what the token has.
+    """
+    for home, base in bases.items():
+        size = sizes[home] or 0
+        groups: dict[Mono, dict[int, Mono]] = {}
+        for mono in p:
+            for token in free({mono: ONE[()]}) & set(range(base, base + size)):
+                found = moved({mono: ONE[()]}, {token: PLACEHOLDER})
+                if len(found) == 1:
+                    groups.setdefault(next(iter(found)), {})[token] = mono
+        for pattern, monos in groups.items():
+            coefficients = {p.get(mono) for mono in monos.values()}
+            if len(monos) < size or len(coefficients) > 1 or None in coefficients:
+                continue
+            (c,) = coefficients
+            p = {mono: e for mono, e in p.items() if mono not in monos.values()}
+            marks = [a for a, power in pattern if a[0] == "same" and PLACEHOLDER in a[2:] and power == 1]
+            rest: Poly = {tuple(part for part in pattern if part[0] not in marks[:1]): Fraction(1)}
+            if marks:
+                (other,) = {*marks[0][2:]} - {PLACEHOLDER}
+                rest = moved(rest, {PLACEHOLDER: other})
+            else:
+                rest = total(home, size, rest, PLACEHOLDER)
+            p = add(p, scale(rest, c or 0))
+    return p
 
 
 def mono_product(left: Mono, right: Mono) -> Mono:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import count
 
-from weftc.decompiler.linear import Feature
+from weftc.decompiler.linear import BlockReader, Feature
 from weftc.decompiler.loop import Algorithm, ReadAnswer, ResidualCell
 from weftc.decompiler.terms import (
+    FIXED,
     KEY,
     ONE,
     PAIR,
     SELF,
+    VECTORS,
     Atom,
     Frozen,
     FrozenVec,
@@ -27,9 +29,11 @@ from weftc.decompiler.terms import (
     free,
     freeze,
     moved,
+    moved_vec,
     opened,
     opened_vec,
     order,
+    place,
     scale,
     with_else,
 )
@@ -285,7 +289,26 @@ class SpecWriter:
                     return [*((b, e) for b, e in factors if b not in (a, n)), (("mean", *a[1:]), 1)]
         return factors
 
+    def _single(self, a: Atom, names: Names) -> tuple[str, Atom, Names] | None:
+        """An atom about a single token of a set, as one about an index; the condition that it is that token."""
+        for token in free(a if a[0] in VECTORS else {((a, 1),): Fraction(1)}):
+            if token >= FIXED:
+                fresh, inside = self._open(self._homes[token // FIXED - 1], names)
+                other = next(iter(moved_vec({a: ONE}, {token: fresh}))) if a[0] in VECTORS else None
+                if other is None:
+                    (((other, _),),) = moved({((a, 1),): Fraction(1)}, {token: fresh})
+                return f"{inside[fresh]} = {place(token)}", other, inside
+        return None
+
+    @property
+    def _homes(self) -> list[str]:
+        sizes = {stream.name: stream.size for stream in self.program.streams}
+        return list(BlockReader(sizes).bases)
+
     def _atom(self, a: Atom, names: Names) -> str:
+        if a[0] not in FACTS and (single := self._single(a, names)) is not None:
+            condition, other, inside = single
+            return f"(sum[{inside[max(inside)]}] {self._atom(other, inside)} where {condition})"
         match a:
             case ("ref", label, indices):
                 return f"{self._field(label)}[{', '.join(names[i] for i in indices)}]"
@@ -328,7 +351,7 @@ class SpecWriter:
             fresh, inside = self._open(counted[1], names)
             ((mono, _),) = opened(counted[2], fresh).items()
             return f"(sum[{inside[fresh]}] 1{self._where([{mono: Fraction(1)}, _all(facts)], inside)})"
-        about = [one for a in facts for one in free(a)]
+        about = [one for a in facts for one in free(a) if one < FIXED]
         if not about:
             raise Unspeakable("a condition about no token")
         index = min(about)
@@ -376,9 +399,9 @@ class SpecWriter:
     def _condition(self, a: Atom, names: Names, op: str = "") -> str:
         match a:
             case ("differ", i, j):
-                return f"{names[i]} != {names[j]}"
+                return f"{_token(i, names)} != {_token(j, names)}"
             case ("same", _, i, j):
-                return f"{names[i]} = {names[j]}"
+                return f"{_token(i, names)} = {_token(j, names)}"
             case ("holds", kind, p):
                 q, op = dict(p), op or kind
                 rest = {mono: c for mono, c in q.items() if mono}
@@ -499,6 +522,9 @@ class SpecWriter:
 
     def _vector(self, a: Atom, names: Names, known: tuple[str, ...] = ()) -> str:
         """A vector. `known`: the vocabulary that its symbols are of."""
+        if (single := self._single(a, names)) is not None:
+            condition, other, inside = single
+            return f"(sum[{inside[max(inside)]}] {self._vector(other, inside)} where {condition})"
         match a:
             case ("symbol", size, at):
                 if len(known) != size:
@@ -566,6 +592,10 @@ def _is_count(a: Atom) -> bool:
     """Whether a sum counts the tokens that meet conditions."""
     ((mono, c),) = dict(a[2]).items()
     return c == 1 and all(one[0] in FACTS for one, _ in mono)
+
+
+def _token(index: int, names: Names) -> str:
+    return str(place(index)) if index >= FIXED else names[index]
 
 
 def _ranking(fact: Atom) -> Atom | None:
