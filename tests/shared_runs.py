@@ -61,6 +61,24 @@ def run_ring_share(*given: Any) -> dict[str, Any]:
         return {**run_share(*given), "came": came[0]}
 
 
+def run_native_share(*given: Any) -> dict[str, Any]:
+    """The same; and the layers that native calls ran."""
+    from unittest.mock import patch
+
+    from weftc_runtime.machines.native_machine import NativeMachine
+
+    ran: list[int] = []
+    run = NativeMachine.run
+
+    def noted(self: Any, *how: Any) -> Any:
+        found = run(self, *how)
+        ran.append(found[0][0])
+        return found
+
+    with patch.object(NativeMachine, "run", noted):
+        return {**run_share(*given), "ran": ran}
+
+
 def _group() -> Any:
     import torch.distributed as dist
 

@@ -13,7 +13,7 @@ import torch
 
 import weftc
 from ranks import cuts, ranks
-from shared_runs import decide_share, plain, run_ring_share, run_share, sent_share, sum_share
+from shared_runs import decide_share, plain, run_native_share, run_ring_share, run_share, sent_share, sum_share
 from weftc.tools.doc_tables.traffic import CENTERS, COLUMNS, a_layer
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.exact.decide import decide
@@ -188,6 +188,42 @@ def test_deterministic_soft_weights_have_the_bits_of_one_process_however_rows_ar
     case: str, size: int, ragged: int
 ) -> None:
     same(*both(SOFT[case], size, ragged, deterministic=True))
+
+
+NATIVE = ("lloyd", "weights", "spherical", "soft", "spherical mixtures")
+
+
+@pytest.mark.parametrize("case", NATIVE)
+def test_layers_that_are_shared_run_natively_many_at_a_time(case: str) -> None:
+    """One call for all layers; the last process has no row, and stands still when the others do."""
+    taken, rows = {**HARD, **SOFT}[case], slice(0, 0)
+    checkpoint, options = compiled(taken), {"until_stable": True, "limit": 40, "seed": 1}
+    model = weftc.load(checkpoint)
+    wanted = plain(model.final(taken.inputs, **options))
+    homes = {item.name: item.stream for item in checkpoint.program.inputs}
+    given = [
+        {n: v[part] if homes[n] == "points" else v for n, v in taken.inputs.items()}
+        for part in (slice(0, 150), slice(150, 400), rows)
+    ]
+    told = ranks(3).run(run_native_share, [(checkpoint, mine, options, {}) for mine in given])
+    assert [one["ran"] for one in told] == [[model.report.layers[0]]] * 3
+    for name, value in wanted.items():
+        parts = [one["outputs"][name] for one in told]
+        found = parts[0] if len(value) != 400 else np.concatenate(parts)
+        assert np.allclose(value, found, rtol=1e-12, atol=1e-12) if case in SOFT else (value == found).all()
+
+
+def test_one_process_that_leaves_a_native_layer_takes_all_with_it() -> None:
+    """Squares of its rows overflow, which the others cannot know."""
+    rows = ROWS.copy()
+    rows[-1] = 1e200
+    checkpoint = compiled(HARD["lloyd"])
+    given = [(checkpoint, {"x": rows[part], "c": ROWS[:5]}, {"layers": 3}, {}) for part in cuts(400, 3)]
+    ranks(3).start(run_native_share, given)
+    found = ranks(3).results()
+    assert [well for well, _ in found] == [False] * 3
+    assert len({error for _, error in found}) == 1
+    assert "several processes cannot run this" in found[0][1][1]
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from torch import Tensor
 from weftc_runtime.errors import RunError
 
 WORD = 24  # bytes that go before every operation
+LEAVES, FAILED = 1, 2  # what is not well, in a word
 BLOCK = 1 << 24  # bytes that are shown to all at a time
 
 
@@ -33,6 +34,10 @@ class Ended(RunError):
 
 class Lost(Ended):
     """Another process has ended, or cannot be reached."""
+
+
+class Left(Exception):
+    """Another process leaves what all were carrying out in one native call."""
 
 
 @dataclass(eq=False)
@@ -92,6 +97,9 @@ class Collective:
         """What every process gives, in their order."""
         return [mine]
 
+    def leave(self) -> None:
+        """Tells all that this process leaves what they carry out: their next operation raises `Left`."""
+
     def any(self, flag: bool) -> bool:
         """Whether it is so in some process."""
         return flag
@@ -133,7 +141,7 @@ class ProcessGroup(Collective):
         except Ended:
             raise
         except Exception as error:
-            self._all(self._sent(torch.tensor([1, 0, 0])), largest=True)
+            self._all(self._sent(torch.tensor([FAILED, 0, 0])), largest=True)
             self._tell(error)
 
     def _tell(self, error: Exception | None) -> None:
@@ -162,14 +170,20 @@ class ProcessGroup(Collective):
     def _next(self, what: str) -> None:
         """All is well here, and this is what comes."""
         word = crc32(what.encode()) & 0x7FFFFFFF
-        failed, high, low = self._all(self._sent(torch.tensor([0, word, -word])), largest=True).tolist()
-        if failed:
+        worst, high, low = self._all(self._sent(torch.tensor([0, word, -word])), largest=True).tolist()
+        if worst == FAILED:
             self._tell(None)
+        if worst == LEAVES:
+            raise Left
         if high != -low:
             raise Ended(
                 f"the processes have come apart (process {self.rank} of {self.size} was at: {what}); "
                 "give all of them the same model, the same settings and the same inputs of sets that are not shared"
             )
+
+    def leave(self) -> None:
+        if self._all(self._sent(torch.tensor([LEAVES, 0, 0])), largest=True)[0] == FAILED:
+            self._tell(None)
 
     def _sent(self, numbers: Tensor) -> Tensor:
         self.sent += numbers.numel() * numbers.element_size()

@@ -205,7 +205,7 @@ class Encoder:
                 code.real.append(factor)
         names = ", ".join(f"{stream}.{slot}" for stream, slot in places)
         text = f"{names} := {ffn.function}{', in blocks when it is read' if later else ''}"
-        self.heads.instructions.append(Instruction("map", text, code))
+        self.heads.instructions.append(Instruction("map", text, code, streams=frozenset({stream.name})))
 
     def _attend(self, plan: AttendPlan, path: str) -> set[Place]:
         needed = [write for write in plan.slots if (write.stream, write.slot) in self.flow.needed or not write.heads]
@@ -246,7 +246,8 @@ class Encoder:
             for write in needed:
                 self._write(plan, write, outs, code)
             text = ", ".join(f"{write.stream}.{write.slot}" for write in needed)
-            self.heads.instructions.append(Instruction("map", f"{text} := what is carried, plus what heads add", code))
+            text, streams = f"{text} := what is carried, plus what heads add", {write.stream for write in needed}
+            self.heads.instructions.append(Instruction("map", text, code, streams=frozenset(streams)))
         changed = {(write.stream, write.slot) for write in plan.slots}
         self.rows.overwrite(changed)
         made = [write for write in plan.slots if self._is_lazy(write)]
@@ -258,7 +259,8 @@ class Encoder:
 
     def _note_soft(self, heads: list[Head], code: Code, how: str = "") -> None:
         text = ", ".join(f"{head.name}: {head.weighting.kind} of {head.keys}{how}" for head in heads)
-        self.heads.instructions.append(Instruction("soft", text, code))
+        streams, keys = frozenset(head.query for head in heads), heads[0].keys
+        self.heads.instructions.append(Instruction("soft", text, code, streams=streams, keys=keys, adds=not how))
 
     def _is_lazy(self, write: SlotWrite) -> bool:
         """Whether rows are made when they are read. Scratch that holds numbers at other times holds them always."""
@@ -337,7 +339,8 @@ class Encoder:
         text = (
             f"{write.stream}.{write.slot}: {first.head.weighting.kind} of {first.head.keys}, in blocks when it is read"
         )
-        self.heads.instructions.append(Instruction("soft", text, code))
+        streams, keys = frozenset({first.head.query}), first.head.keys
+        self.heads.instructions.append(Instruction("soft", text, code, streams=streams, keys=keys))
         return len(self.groups) - 1
 
     def _names(self, head: Head, rows: list[Row]) -> int:

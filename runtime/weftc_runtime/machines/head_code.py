@@ -73,7 +73,7 @@ class HeadEncoder:
             code.add(OWN, self.flow.order[plan.head.query], out)
             code.rows(self.rows.values(plan.head, narrow))
             text = f"{plan.head.name}: what the token itself adds"
-            self.instructions.append(Instruction("map", text, code))
+            self.instructions.append(Instruction("map", text, code, streams=frozenset({plan.head.query})))
         elif plan.head.weighting.kind == "argmax":
             self.choose(plan, -1, out, path)
         elif plan.strategy == "best":
@@ -85,9 +85,10 @@ class HeadEncoder:
         else:
             raise Uncovered(f"head {plan.head.name} has no native form")
 
-    def _note(self, name: str, plan: HeadPlan, code: Code, path: str) -> None:
-        text = f"{plan.head.name}: {plan.head.weighting.kind}, {plan.why}"
-        self.instructions.append(Instruction(name, text, code, plan, f"{path}.{plan.head.name}"))
+    def _note(self, name: str, plan: HeadPlan, code: Code, path: str, adds: bool = False) -> None:
+        text, head = f"{plan.head.name}: {plan.head.weighting.kind}, {plan.why}", plan.head
+        place = f"{path}.{head.name}"
+        self.instructions.append(Instruction(name, text, code, plan, place, frozenset({head.query}), head.keys, adds))
 
     def choose(self, plan: HeadPlan, slot: int, out: int, path: str) -> None:
         head, narrow = plan.head, self.flow.prepared.head(plan.head)
@@ -121,7 +122,8 @@ class HeadEncoder:
         code.add(len(narrow.writes), plan.uniform_query)
         code.join(score)
         code.real.extend(table(narrow.weights["value"])[:, 0].tolist())
-        self.instructions.append(Instruction("best", f"{head.name}: max of {head.keys}, {plan.why}", code))
+        text, streams = f"{head.name}: max of {head.keys}, {plan.why}", frozenset({head.query})
+        self.instructions.append(Instruction("best", text, code, streams=streams, keys=head.keys))
 
     def _is_searched(self, plan: HeadPlan, narrow: NarrowHead) -> bool:
         """Whether the certified search serves: many queries as they are stored, a distance or an inner product."""
@@ -178,7 +180,7 @@ class HeadEncoder:
         code.rows(weight)
         code.rows(self.rows.values(head, narrow))
         code.rows(self.rows.own(head, narrow) if head.self_key is not None else [])
-        self._note("gather_sum", plan, code, path)
+        self._note("gather_sum", plan, code, path, adds=True)
 
     def _gather_start(self, plan: HeadPlan, narrow: NarrowHead, out: int, divide: bool, masked: bool) -> Code:
         code, head = Code(), plan.head
@@ -220,7 +222,8 @@ class HeadEncoder:
             code.rows([])
             code.rows(self.rows.values(head, narrow))
             code.rows(self.rows.own(head, narrow) if head.self_key is not None else [])
-            self.instructions.append(Instruction("gather_sum", f"{head.name}: means of those", code))
+            text, streams = f"{head.name}: means of those", frozenset({head.query})
+            self.instructions.append(Instruction("gather_sum", text, code, streams=streams, keys=head.keys))
 
     def _rank(self, plan: HeadPlan, members: Code, ranking: int, out: int, path: str) -> None:
         """Ranks members of an index, or all keys: to a ranking, or the mean of the values of the best to `out`."""

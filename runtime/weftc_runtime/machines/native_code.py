@@ -73,6 +73,9 @@ class Instruction:
     code: Code
     head: HeadPlan | None = None
     path: str = ""  # of the head in reports, which count its rows
+    streams: frozenset[str] = frozenset()  # the sets whose tokens it works for
+    keys: str = ""  # the set it looks at for these
+    adds: bool = False  # whether processes that hold some of the keys each can add up what they come to
 
     @property
     def chooses(self) -> bool:

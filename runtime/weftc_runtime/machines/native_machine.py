@@ -23,6 +23,7 @@ from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.rational import RationalScores
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.format.program import ProgramStep
+from weftc_runtime.kernels.collective import Collective
 from weftc_runtime.kernels.native.library import Library, address, library
 from weftc_runtime.machines import heads_kept
 from weftc_runtime.machines.encoding import Encoder
@@ -39,6 +40,7 @@ from weftc_runtime.machines.native_code import (
     SlotCode,
     StepGroup,
 )
+from weftc_runtime.machines.native_shares import Exchange, confirms, refuse_to_share
 from weftc_runtime.machines.problem_cache import ProblemCache
 from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.residual import Residual
@@ -111,6 +113,7 @@ class NativeMachine:
     settled: list[Tiers] = field(default_factory=list)  # by layer
     store: KeptStore | None = None
     _arrays: list[Arrays] = field(default_factory=list)  # by slot
+    _exchange: Exchange | None = None  # with other processes
     _handle: int = 0
     _done: int = 0
     _work: int = 0  # scores times features of a layer, roughly
@@ -126,9 +129,25 @@ class NativeMachine:
             raise Uncovered("there are no native kernels")
         groups = engine.groups if problem.number < 0 else None
         starts = {name: [0, len(z)] for name, z in problem.residuals.items()} if groups is None else groups.starts
+        others = engine.collective
+        if others.size > 1:
+            refuse_to_share(plan, others)
+            if engine.deterministic and any(each.name == "soft" for each in plan.instructions):
+                raise Uncovered("soft weights are summed exactly")
         made = cls(engine, problem, plan, kernels, starts)
         made._bind(base, seeds)
+        if others.size > 1:
+            made._share(others)
         return made
+
+    def _share(self, others: Collective) -> None:
+        """Lets the machine ask what other processes know of sets that they share."""
+        self._exchange = Exchange(others)
+        names = [(stream.name, self.starts[stream.name][-1]) for stream in self.engine.program.streams]
+        shared = array("B", [others.shares(name) for name, _ in names])
+        totals = array("q", [others.total(name, tokens) for name, tokens in names])
+        given = shared.buffer_info()[0], totals.buffer_info()[0], others.size, confirms(self.plan, others)
+        self.kernels.share(self._handle, *given, self._exchange.call)
 
     @property
     def steps(self) -> tuple[ProgramStep, ...]:
@@ -233,12 +252,20 @@ class NativeMachine:
         while True:
             for first in range(0, self.problems, LOT):  # a run can be interrupted between them
                 lot, work = status[first : first + LOT], self._work * max(1, last)
-                self.kernels.run(self._handle, first, last, stop, until_stable, work, lot)
+                self._call(first, last, stop, until_stable, work, lot)
             waiting = (status[:, 0] == DOUBT).nonzero()[0].tolist()
             for number in waiting:
                 self._settle(number, *status[number, 3:].tolist())
             if not waiting:
                 return status
+
+    def _call(self, *given: Any) -> None:
+        try:
+            self.kernels.run(self._handle, *given)
+        except MemoryError:
+            if self._exchange is None or self._exchange.error is None:
+                raise
+            raise self._exchange.error from None
 
     def sublayers(self) -> Iterator[dict[str, dict[str, SlotValue]]]:
         """One layer of one problem: what every sub-layer has written, but for lazy slots, as it goes by."""
@@ -328,6 +355,10 @@ class NativeMachine:
         """Counts the rows of every tier, by head and by layer."""
         counts = np.zeros((self._done, len(self.plan.instructions), 3), dtype=np.int64)
         self.kernels.tiers(self._handle, self._done, counts.ctypes.data)
+        others = self.engine.collective
+        for at, each in enumerate(self.plan.instructions):  # of queries that all hold one process tells
+            if others.rank and not any(map(others.shares, each.streams)):
+                counts[:, at] = 0
         for instruction, (bound, exact, ran) in zip(self.plan.instructions, counts.sum(0).tolist(), strict=True):
             if instruction.path and (bound or exact or ran):
                 fast = ran - bound - exact if instruction.chooses else 0

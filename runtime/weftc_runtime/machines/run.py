@@ -239,7 +239,7 @@ class Run:
         each = self.program.own_layers  # layers at a time
         if each > 1 and (index or many < each or self.little):
             return 0
-        if self.engine.shared.conditional or many < 1 or all(self.stable) or self.collective.size > 1:
+        if self.engine.shared.conditional or many < 1 or all(self.stable):
             return 0
         whole = self.joined is not None
         active = [self.joined] if self.joined is not None else self._active()
@@ -249,7 +249,7 @@ class Run:
                 demand(self.program, problem, index, self.batch.batched, self.read)
             seeds = self.batch.seeds if whole else [self.batch.seeds[problem.number]]
             machine = self.engine.many_layers(problem, index, seeds, self.little)
-            if machine is None:
+            if self.collective.any(machine is None) or machine is None:
                 return 0
             machines.append(machine)
         settled, behind = list[Tiers](), list[tuple[int, int]]()  # by layer; by problem, where it got to

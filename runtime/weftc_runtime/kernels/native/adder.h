@@ -339,7 +339,7 @@ inline double rounded(const WeftSegments& s, size_t cell, double unit, std::vect
 inline bool is_little(const WeftSegments& s) { return s.before && s.moved * s.columns + s.rows / 4 < LITTLE; }
 
 template <class Real>
-bool add_up_as(WeftSegments& s, Team& team) {
+bool accumulate_as(WeftSegments& s, Team& team, std::vector<uint8_t>& touched) {
   std::mutex lock;
   std::vector<Adder<Real>> adders;
   adders.reserve(s.threads);
@@ -348,19 +348,28 @@ bool add_up_as(WeftSegments& s, Team& team) {
   bool good = team.ranges(s.rows, chunk, [&](int64_t first, int64_t last, int who) {
     for (int64_t at = first; at < last; at += SHARE) adders[who].range(at, std::min(last, at + SHARE));
   });
-  std::vector<uint8_t> touched(s.segments);
-  s.moved = s.empty = 0;
+  s.moved = 0;
   for (auto& each : adders) {
     if (each.moved) each.flush();
     for (int32_t at = 0; at < s.segments; at++) touched[at] |= each.touched[at];
     s.moved += each.moved;
     good &= each.good;
   }
-  if (!good) return false;
+  return good;
+}
+
+// Adds the rows to the pieces of their sums, and notes whose sums those are; false when the numbers need more room, or
+// memory ran out.
+inline bool accumulate(WeftSegments& s, Team& team, std::vector<uint8_t>& touched) {
+  return s.is_double ? accumulate_as<double>(s, team, touched) : accumulate_as<float>(s, team, touched);
+}
+
+// Rounds the sums that were touched, and puts all sums or means out.
+inline bool put_out(WeftSegments& s, Team& team, const std::vector<uint8_t>& touched) {
   const bool few = (int64_t)s.segments * s.columns < MANY;
   const double unit = std::ldexp(1.0, s.top - 2 * bits_of(s));
   const int64_t part = std::max<int64_t>(1, few ? s.segments : s.segments / (4 * s.threads));
-  good = team.ranges(s.segments, part, [&](int64_t first, int64_t last, int) {
+  const bool good = team.ranges(s.segments, part, [&](int64_t first, int64_t last, int) {
     std::vector<double> terms, parts;
     for (int64_t at = first; at < last; at++) {
       double *row = s.rounded + at * s.columns, *out = s.out + at * s.columns;
@@ -370,13 +379,15 @@ bool add_up_as(WeftSegments& s, Team& team) {
       for (int c = 0; c < s.columns; c++) out[c] = row[c] / by;
     }
   });
+  s.empty = 0;
   for (int32_t at = 0; at < s.segments; at++) s.empty += !s.counts[at];
   return good;
 }
 
 // Adds the rows to their sums; false when the numbers need more room, or memory ran out.
 inline bool add_up(WeftSegments& s, Team& team) {
-  return s.is_double ? add_up_as<double>(s, team) : add_up_as<float>(s, team);
+  std::vector<uint8_t> touched(s.segments);
+  return accumulate(s, team, touched) && put_out(s, team, touched);
 }
 
 }  // namespace weftc

@@ -66,7 +66,7 @@ struct Choose : Instruction {
     } else {
       problem.doubt.clear();
       const bool good = finds ? find(problem, team, kept, queries, label) : scan(problem, team, queries, label);
-      if (!good) return MEMORY;
+      if (!good) return FAILED;
       if (!problem.doubt.empty()) return DOUBT;
     }
     kept.turn ^= 1;

@@ -13,6 +13,7 @@ constexpr int32_t LEVELS[] = {2, 12};  // pieces of a number that sums have room
 struct Sums {
   WeftSegments call{};
   std::vector<int64_t> sums, counts, work;
+  std::vector<int64_t> merged;  // pieces and counts of all processes
   std::vector<double> rounded, out;
   int32_t levels = LEVELS[0];
 
@@ -26,16 +27,37 @@ struct Sums {
     call.before = nullptr, call.before_weights = nullptr, call.moved = 0;
   }
 
-  // False where the numbers differ by too many bits.
-  bool add(Team& team, int32_t threads) {
-    while (!add_up(call, team)) {
-      if (levels == LEVELS[1]) return false;
+  // GOING, or LAYER where the numbers differ by too many bits. `joint`: the rows of all processes are added up.
+  Outcome add(Problem& problem, Team& team, bool joint) {
+    for (;;) {
+      const Outcome found = joint ? together(problem, team) : add_up(call, team) ? GOING : LAYER;
+      if (found == FAILED || problem.left) return found;
+      if (found == GOING) {
+        call.before = call.labels, call.before_weights = call.weights;
+        return GOING;
+      }
+      if (levels == LEVELS[1]) return LAYER;
       levels = LEVELS[1];
-      start_anew(call.segments, call.columns, threads);
+      start_anew(call.segments, call.columns, problem.hands);
     }
-    call.before = call.labels, call.before_weights = call.weights;
-    return true;
   }
+
+  // Every process adds up its rows; the pieces of all are added, and whether they do not fit in some.
+  Outcome together(Problem& problem, Team& team) {
+    std::vector<uint8_t> touched(call.segments, 1);
+    const bool good = accumulate(call, team, touched);
+    merged = sums;
+    merged.insert(merged.end(), counts.begin(), counts.end());
+    merged.push_back(!good);
+    const Outcome found = problem.together(ADD, merged.data(), (int64_t)merged.size());
+    if (found != GOING) return found;
+    if (merged.back()) return LAYER;
+    WeftSegments every = call;
+    every.sums = merged.data(), every.counts = merged.data() + sums.size();
+    return put_out(every, team, touched) ? GOING : FAILED;
+  }
+
+  const int64_t* counted(bool joint) const { return joint ? merged.data() + sums.size() : counts.data(); }
 };
 
 struct Summing : Memory {
@@ -45,6 +67,7 @@ struct Summing : Memory {
   double peak = -1, reach = -1;
   int turn = 0;
   bool begun = false;
+  bool stays = false;  // no layer writes the values, in no process
 };
 
 int32_t top_of(double peak) {
@@ -81,16 +104,19 @@ struct Gather : Instruction {
     kept.turn ^= 1;
     const int32_t* labels = labelled(problem, kept, tokens);
     const double* weights = weighted(problem, worker, kept, tokens);
+    const bool weighs = !number_of.empty() || weight.count();
+    const bool joint = problem.shared(keys);
+    const bool stays = !tokens || (plain && !problem.machine.arrays[value.slot].room[0]);
     double peak;
     if (plain) {
       const SlotType& type = problem.type(value.slot);
       const Slot& from = problem.slots[value.slot];
       const void* data = type.single ? (void*)((float*)from.now + value.column) : (void*)((double*)from.now + value.column);
-      const bool stays = from.stays();  // else written anew, maybe in place
-      if (sums.call.data != data || !stays) {
-        kept.begun = false;
+      const bool given = from.stays();  // else written anew, maybe in place
+      if (sums.call.data != data || !given) {
+        kept.begun = kept.begun && joint && kept.stays;
         sums.call.data = data, sums.call.stride = type.width, sums.call.is_double = !type.single;
-        kept.peak = stays ? problem.machine.peaks[value.slot] : NAN;
+        kept.peak = given ? problem.machine.peaks[value.slot] : NAN;
         if (kept.peak != kept.peak)
           kept.peak = type.single ? weftc::peak((const float*)data, type.width, 0, tokens, writes)
                                   : weftc::peak((const double*)data, type.width, 0, tokens, writes);
@@ -100,37 +126,47 @@ struct Gather : Instruction {
       problem.numbers(worker, value, tokens, kept.computed);
       sums.call.data = kept.computed.data(), sums.call.stride = writes, sums.call.is_double = 1;
       peak = weftc::peak(kept.computed.data(), writes, 0, tokens, writes);
-      kept.begun = false;
+      kept.begun = kept.begun && joint && kept.stays;
     }
-    double reach = 1;
-    if (weights) {
-      reach = weftc::peak(weights, 1, 0, tokens, 1);
+    double reach = weighs ? weftc::peak(weights, 1, 0, tokens, 1) : 1;
+    if (joint && !(kept.begun && kept.stays && !weighs)) {  // all cut numbers in the same way
+      double largest[] = {peak, reach, (double)!stays};
+      for (double& each : largest) each = each != each ? INFINITY : each;
+      if (const Outcome found = problem.together(LARGEST, largest, 3); found != GOING) return found;
+      peak = largest[0], reach = largest[1], kept.stays = !largest[2];
+      kept.begun = kept.begun && kept.stays;
+    } else if (joint) {
+      peak = 0;  // as it was
+    }
+    if (weighs) {
       if (!(reach <= kept.reach)) kept.begun = false, kept.reach = reach;
       reach = kept.reach;
     }
     if (!(peak * reach < 0x1p900 && reach < 0x1p900)) return LAYER;
     if (!kept.begun) {
       sums.start_anew((int32_t)queries, writes, problem.hands);
-      sums.call.top = top_of(peak * reach), sums.call.rows = sums.call.total = tokens;
-      if (weights) {
+      sums.call.top = top_of(peak * reach), sums.call.rows = tokens, sums.call.total = problem.total(keys);
+      if (weighs) {
         kept.mass.start_anew((int32_t)queries, 1, problem.hands);
-        kept.mass.call.top = top_of(reach), kept.mass.call.rows = kept.mass.call.total = tokens, kept.mass.call.is_double = 1;
-        kept.mass.call.data = &ONE, kept.mass.call.stride = 0;
+        kept.mass.call.top = top_of(reach), kept.mass.call.rows = tokens, kept.mass.call.total = problem.total(keys);
+        kept.mass.call.is_double = 1, kept.mass.call.data = &ONE, kept.mass.call.stride = 0;
       }
       kept.begun = true;
     }
-    sums.call.labels = labels, sums.call.weights = weights, sums.call.divide = divide && !weights;
-    if (writes && !sums.add(team, problem.hands)) return LAYER;
+    sums.call.labels = labels, sums.call.weights = weights, sums.call.divide = divide && !weighs;
+    if (writes || joint)
+      if (const Outcome found = sums.add(problem, team, joint); found != GOING) return found;
     std::vector<double>& to = problem.outs[out];
     to = sums.out;
-    if (weights && divide) {
+    if (weighs && divide) {
       Sums& mass = kept.mass;
       mass.call.labels = labels, mass.call.weights = weights;
-      if (!mass.add(team, problem.hands)) return LAYER;
+      if (const Outcome found = mass.add(problem, team, joint); found != GOING) return found;
       for (int64_t q = 0; q < queries; q++)
         for (int32_t w = 0; w < writes && mass.out[q] != 0; w++) to[q * writes + w] /= mass.out[q];
     }
-    if (divide && !fall_back(problem, worker, queries, weights ? &kept.mass.out : nullptr, sums.counts, to)) return LAYER;
+    const int64_t* counts = sums.counted(joint);
+    if (divide && !fall_back(problem, worker, queries, weighs ? &kept.mass.out : nullptr, counts, to)) return LAYER;
     if (masked) problem.count(number, once ? problem.tokens[query] : queries, 0, 0);
     return GOING;
   }
@@ -166,7 +202,7 @@ struct Gather : Instruction {
   }
 
   bool fall_back(Problem& problem, Worker& worker, int64_t queries, const std::vector<double>* mass,
-                 const std::vector<int64_t>& counts, std::vector<double>& to) const {
+                 const int64_t* counts, std::vector<double>& to) const {
     std::vector<double> own_values;
     for (int64_t q = 0; q < queries; q++) {
       if (mass ? (*mass)[q] != 0 : counts[q] != 0) continue;

@@ -187,7 +187,8 @@ struct KeptSoft : Instruction {
   bool as(Problem& problem, Team& team) const {
     std::vector<HeadRoom> rooms(heads.size());
     for (size_t h = 0; h < heads.size(); h++)
-      if (!begin<Real>(problem, team, heads[h], rooms[h]) && !add_up(problem, team, heads[h].one, number)) return false;
+      if (!begin<Real>(problem, team, heads[h], rooms[h]) && add_up(problem, team, heads[h].one, number) != GOING)
+        return false;
     multiply<Real>(problem, team, rooms);
     for (size_t h = 0; h < heads.size(); h++)
       if (rooms[h].kept && !end(problem, team, heads[h], rooms[h])) return false;

@@ -129,6 +129,9 @@ class Segments(ctypes.Structure):
     ]
 
 
+TOGETHER = ctypes.CFUNCTYPE(c_int32, c_int32, c_void_p, c_int64, c_void_p)  # `Together` of machine.h
+
+
 class Library:
     """The functions of the shared library. Tensors are passed as they lie in memory; the caller keeps them alive."""
 
@@ -148,6 +151,8 @@ class Library:
         self._machine, self.free_machine = library.weftc_machine, library.weftc_machine_free
         self._machine.argtypes = [c_void_p] * 4 + [c_int64, c_void_p, c_void_p, c_int32, c_int32, c_int64, c_void_p]
         self._machine.restype, self.free_machine.argtypes, self.free_machine.restype = c_void_p, [c_void_p], None
+        self.share = library.weftc_machine_share
+        self.share.argtypes, self.share.restype = [c_void_p, c_void_p, c_void_p, c_int32, c_int32, TOGETHER], None
         self._run = library.weftc_machine_run
         self._run.argtypes = [c_void_p, c_int64, c_int64, c_int64, c_int32, c_int32, c_int64, c_void_p]
         self.limit = library.weftc_machine_limit

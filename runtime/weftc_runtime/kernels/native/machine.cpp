@@ -75,6 +75,21 @@ Problem::Problem(Machine& machine, int64_t number) : machine(machine), number(nu
 
 Problem::~Problem() = default;
 
+bool Problem::shared(int32_t stream) const { return !machine.shares.shared.empty() && machine.shares.shared[stream]; }
+
+int64_t Problem::total(int32_t stream) const { return shared(stream) ? machine.shares.totals[stream] : tokens[stream]; }
+
+bool Problem::is_odd() const {
+  return std::any_of(workers, workers + hands, [](const Worker& worker) { return worker.odd; });
+}
+
+Outcome Problem::together(Joint what, void* numbers, int64_t many, void* out) {
+  if (what != LEAVE && is_odd()) return LAYER;  // the others do not get to see such numbers
+  const int32_t found = machine.shares.together(what, numbers, many, out);
+  left = left || found == 1;
+  return found == 0 ? GOING : found == 1 ? LAYER : FAILED;
+}
+
 void Problem::take_over(int32_t slot) {
   Slot& own = slots[slot];
   void* made = room(slot);
@@ -465,7 +480,7 @@ struct Map : Instruction {
         }
       }
     });
-    if (!whole) return MEMORY;
+    if (!whole) return FAILED;
     if (!good) return LAYER;
     for (int32_t slot : slots) problem.take_over(slot);
     return GOING;
@@ -683,7 +698,7 @@ struct Write : Instruction {
           }
         }
       });
-      if (!whole) return MEMORY;
+      if (!whole) return FAILED;
     }
     if (!good) return LAYER;
     for (const Target& target : targets) {
@@ -737,6 +752,7 @@ bool Problem::unchanged(Team& team) {
     const SlotType& kind = type((int32_t)s);
     const Slot& slot = slots[s];
     if (!kind.field || !slot.moved || kind.kind == LAZY) continue;
+    if (!tokens[kind.stream] && shared(kind.stream)) continue;  // all its tokens are with others
     if (!slot.before || slot.empty) return false;
     const int64_t many = (kind.kind == UNIFORM ? 1 : tokens[kind.stream]) * (kind.kind == INDEX ? 1 : kind.width);
     if (kind.kind == INDEX) {
@@ -775,8 +791,18 @@ bool Problem::same(Team& team, int32_t group) {
   return equal;
 }
 
+// At the end of a layer: it stands still if it does so in all processes.
+Outcome Problem::agree() {
+  if (machine.shares.shared.empty()) return GOING;
+  double changed = !stable;
+  const Outcome found = together(LARGEST, &changed, 1);
+  stable = !changed;
+  return found;
+}
+
 // As it was before the layer under way.
 void Problem::roll_back() {
+  stable = false;
   for (size_t s = 0; s < slots.size(); s++) {
     Slot& slot = slots[s];
     if (!slot.moved) continue;
@@ -806,7 +832,7 @@ void Problem::go(Team& team, Worker* mine, int32_t many, int64_t last, int32_t s
     for (Tile& tile : kept.of) tile.serial = 0;
     kept.serial = ++serial;
   }
-  outcome = GOING;
+  outcome = GOING, left = false;
   const int32_t end = (int32_t)machine.list.size();
   for (;;) {
     if (at == machine.begins) {
@@ -815,14 +841,18 @@ void Problem::go(Team& team, Worker* mine, int32_t many, int64_t last, int32_t s
     }
     if (at == stop) return;  // a sub-layer without instructions
     if (at < end) outcome = machine.list[at]->run(*this, team);
-    for (int32_t who = 0; who < hands; who++)
-      if (workers[who].odd) outcome = outcome == GOING ? LAYER : outcome, workers[who].odd = false;
+    if (is_odd()) outcome = outcome == GOING ? LAYER : outcome;
+    for (int32_t who = 0; who < hands; who++) workers[who].odd = false;
+    if (outcome == GOING && at + 1 >= end) {
+      stable = until_stable && unchanged(team);
+      if (until_stable || machine.shares.confirms) outcome = agree();
+    }
+    if (outcome == LAYER && !machine.shares.shared.empty() && !left && together(LEAVE, nullptr, 0) == FAILED) outcome = FAILED;
     if (outcome == LAYER && at >= machine.begins) roll_back();
     if (outcome != GOING) return;
     settled = false;
     if (++at == stop) return;
     if (at < end) continue;
-    stable = until_stable && unchanged(team);
     if (until_stable) earlier = snapshots;
     layer++, at = machine.begins;
   }
@@ -914,10 +944,18 @@ void* weftc_machine(const int64_t* code, const double* real, void* const* arrays
   }
 }
 
+// Lets the machine of one problem share sets with other processes: by stream whether it does, and the tokens of all.
+void weftc_machine_share(void* handle, const uint8_t* shared, const int64_t* totals, int32_t processes, int32_t confirms,
+                         weftc::Together together) {
+  Machine& machine = *(Machine*)handle;
+  machine.shares = {{shared, shared + machine.streams}, {totals, totals + machine.streams}, processes, confirms != 0, together};
+}
+
 void weftc_machine_free(void* machine) { delete (Machine*)machine; }
 
 // Runs the problems from `begin` up to `end`, to layer `last`, or until instruction `stop` comes next (-1: none). Status of each,
-// (problems, 5): outcome, layers so far, whether it stands still, the instruction it stopped at, rows in doubt. 1: memory ran out.
+// (problems, 5): outcome, layers so far, whether it stands still, the instruction it stopped at, rows in doubt. 1: memory ran out,
+// or what processes do together failed.
 int32_t weftc_machine_run(void* handle, int64_t begin, int64_t end, int64_t last, int32_t stop, int32_t until_stable,
                           int64_t work, int64_t* status) {
   Machine& machine = *(Machine*)handle;
@@ -954,7 +992,7 @@ int32_t weftc_machine_run(void* handle, int64_t begin, int64_t end, int64_t last
       int64_t* out = status + 5 * p;
       out[0] = problem.outcome, out[1] = problem.layer, out[2] = problem.stable, out[3] = problem.at;
       out[4] = (int64_t)problem.doubt.size();
-      if (problem.outcome == weftc::MEMORY) return 1;
+      if (problem.outcome == weftc::FAILED) return 1;
     }
     return 0;
   } catch (const std::exception&) {

@@ -207,7 +207,22 @@ struct Side {
   const double* row(int64_t token) const { return number.data() + token * width; }
 };
 
-enum Outcome { GOING, DOUBT, LAYER, MEMORY };
+enum Outcome { GOING, DOUBT, LAYER, FAILED };
+
+// What the processes of a run do together, each with as many numbers (`ProcessGroup` carries it out): integers added in
+// place, the largest doubles in place, doubles of all processes one after the other in `out`, or this process leaves the
+// layer. 0: done; 1: another process leaves the layer; 2: it failed.
+enum Joint { ADD, LARGEST, STACK, LEAVE };
+typedef int32_t (*Together)(int32_t what, void* numbers, int64_t many, void* out);
+
+// What a process holds of sets that it shares with others.
+struct Shares {
+  std::vector<uint8_t> shared;  // by stream; empty: this is the only process
+  std::vector<int64_t> totals;  // tokens of all processes
+  int32_t processes = 1;
+  bool confirms = false;  // a process may leave a layer behind its last sum: all wait for each other at its end
+  Together together = nullptr;
+};
 
 struct Instruction {
   int32_t number = 0;  // its place in the plan
@@ -280,6 +295,7 @@ struct Problem {
   int32_t hands = 1;  // threads that work on it
   bool stable = false, settled = false;
   Outcome outcome = GOING;
+  bool left = false;  // another process has left the layer under way
   std::vector<int64_t> doubt;    // rows that the caller settles
   std::vector<int32_t> answers;  // what it decided for them
   std::vector<int64_t> tiers;    // (layer, instruction, 3): rows settled by a bound, exactly, and all rows
@@ -312,6 +328,10 @@ struct Problem {
   void count(int32_t instruction, int64_t bound, int64_t exact, int64_t rows);
   Worker& worker(int who) { return workers[who]; }
   const SlotType& type(int32_t slot) const;
+  // Whether other processes hold more tokens of a set; and what all of them do about it.
+  bool shared(int32_t stream) const;
+  int64_t total(int32_t stream) const;
+  Outcome together(Joint what, void* numbers, int64_t many, void* out = nullptr);
 
   void take_over(int32_t slot);  // what was written to the room of a slot is what it holds
   void* room(int32_t slot) { return slots[slot].room[slots[slot].now == slots[slot].room[0]]; }
@@ -319,9 +339,11 @@ struct Problem {
   void go(Team& team, Worker* workers, int32_t hands, int64_t last, int32_t stop, bool until_stable);
 
  private:
+  bool is_odd() const;  // a number without a value was made
   bool unchanged(Team& team);
   bool within(const Limit& limit) const;
   bool same(Team& team, int32_t group);
+  Outcome agree();
   void roll_back();
 };
 
@@ -341,6 +363,7 @@ struct Machine {
   bool single = false;
   int64_t base = 0;  // layers that ran before the first of this call
   Store* store = nullptr;
+  Shares shares;
 };
 
 inline const SlotType& Problem::type(int32_t slot) const { return machine.types[slot]; }

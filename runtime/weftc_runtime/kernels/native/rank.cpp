@@ -65,7 +65,7 @@ struct Rank : Instruction {
       if (told == 1) exact++;
       if (told == 2) good = false;
     });
-    if (!whole) return MEMORY;
+    if (!whole) return FAILED;
     if (!good) return LAYER;
     problem.count(number, queries - exact, exact, queries);
     return GOING;
@@ -132,7 +132,7 @@ struct Rank : Instruction {
         if (told == 2 || !one.mean(mean)) good = false;
       }
     });
-    if (!whole) return MEMORY;
+    if (!whole) return FAILED;
     if (!good) return LAYER;
     problem.count(number, queries - exact, exact, queries);
     return GOING;
@@ -161,7 +161,7 @@ struct Rank : Instruction {
         if (told == 2 || !one.mean(problem.outs[out].data() + q * writes)) good = false;
       }
     });
-    if (!whole) return MEMORY;
+    if (!whole) return FAILED;
     if (!good) return LAYER;
     problem.count(number, queries - exact, exact, queries);
     return GOING;
@@ -429,7 +429,7 @@ struct Best : Instruction {
         }
       }
     });
-    if (!whole) return MEMORY;
+    if (!whole) return FAILED;
     return good ? GOING : LAYER;
   }
 };

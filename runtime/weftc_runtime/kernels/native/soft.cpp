@@ -171,6 +171,7 @@ struct SoftRoom : Memory {
   std::vector<std::vector<Two>> sums;
   std::vector<double> values, scores, own;
   std::vector<Partial*> parts;
+  std::vector<double> mine, told;  // what processes that share the keys tell each other
   Total total;
 };
 
@@ -180,14 +181,15 @@ struct Sums {
   int32_t number;  // of the instruction
 
   template <bool Single>
-  bool run(Problem& problem, Team& team) const {
+  Outcome run(Problem& problem, Team& team) const {
     const Head& first = heads[0];
     const int64_t queries = rows_of(problem, first.query, first.once), keys = problem.tokens[first.keys];
     const bool diagonal = std::any_of(heads.begin(), heads.end(), [](const Head& head) { return head.diagonal; });
-    if (keys > queries || diagonal || lazy(problem)) return by_keys<Single>(problem, team, queries, keys);
+    if (keys > queries || diagonal || lazy(problem) || problem.shared(first.keys))
+      return by_keys<Single>(problem, team, queries, keys);
     bool good = true;
     for (const Head& head : heads) good = good && by_queries<Single>(problem, team, head, queries, keys);
-    return good;
+    return good ? GOING : LAYER;
   }
 
   // Whether keys hold what is made block by block.
@@ -216,8 +218,9 @@ struct Sums {
   };
 
   template <bool Single>
-  bool by_keys(Problem& problem, Team& team, int64_t queries, int64_t keys) const {
+  Outcome by_keys(Problem& problem, Team& team, int64_t queries, int64_t keys) const {
     const int64_t each = std::max<int64_t>(4096, (keys / 32 + LANES) / LANES * LANES), parts = (keys + each - 1) / each;
+    const bool joint = problem.shared(heads[0].keys);
     SoftRoom& room = problem.worker(0).room<SoftRoom>(number);
     auto &sides = room.sides;
     auto &found = room.found;
@@ -263,23 +266,58 @@ struct Sums {
           found[h][place].take(own[h].adding.of[q], sums[h].data() + place * heads[h].sums());
         }
     });
-    if (!whole || !good) return false;
-    for (size_t h = 0; h < heads.size(); h++) {
+    if (!whole || !good) return LAYER;
+    const auto merged = [&](size_t h, int64_t q, Total& total) {
+      for (int64_t p = 0; p < parts; p++) room.parts[p] = &found[h][p * queries + q];
+      merge(heads[h], room.parts, total);
+    };
+    if (joint)
+      if (const Outcome told = tell(problem, room, queries, merged); told != GOING) return told;
+    for (size_t h = 0, first = 0; h < heads.size(); first += queries * (3 + heads[h].sums()), h++) {
       const Head& head = heads[h];
       std::vector<double>& out = problem.outs[head.out];
       out.assign(queries * head.writes, 0.0);
       if (head.own_competes) problem.numbers(problem.worker(0), head.own_score, queries, room.scores);
       if (head.own_competes || head.own_last) problem.numbers(problem.worker(0), head.own_value, queries, room.own);
-      std::vector<Partial*>& some = room.parts;
       Total& total = room.total;
       for (int64_t q = 0; q < queries; q++) {
-        for (int64_t p = 0; p < parts; p++) some[p] = &found[h][p * queries + q];
-        merge(head, some, total);
+        if (joint) told_by_all(problem, head, room, first + q * (3 + head.sums()), total);
+        else merged(h, q, total);
         double* to = out.data() + q * head.writes + (head.diagonal ? q : 0);
-        if (!finish(head, total, room.scores.data() + q, room.own.data() + q * head.writes, to)) return false;
+        if (!finish(head, total, room.scores.data() + q, room.own.data() + q * head.writes, to)) return LAYER;
       }
     }
-    return true;
+    return GOING;
+  }
+
+  // What the keys of this process come to for every query goes to all: peak, signs, mass, sums.
+  template <class Merged>
+  Outcome tell(Problem& problem, SoftRoom& room, int64_t queries, Merged merged) const {
+    std::vector<double>& mine = room.mine;
+    mine.clear();
+    for (size_t h = 0; h < heads.size(); h++)
+      for (int64_t q = 0; q < queries; q++) {
+        merged(h, q, room.total);
+        mine.insert(mine.end(), {room.total.peak, (double)room.total.signs, room.total.mass});
+        mine.insert(mine.end(), room.total.sum.begin(), room.total.sum.end());
+      }
+    room.told.resize(mine.size() * problem.machine.shares.processes);
+    return problem.together(STACK, mine.data(), (int64_t)mine.size(), room.told.data());
+  }
+
+  // What the keys of all processes come to for one query: theirs merged in their order.
+  static void told_by_all(const Problem& problem, const Head& head, SoftRoom& room, size_t at, Total& total) {
+    const int32_t many = problem.machine.shares.processes, sums = head.sums();
+    std::vector<Two> numbers(many * sums);
+    std::vector<Partial> parts(many);
+    std::vector<Partial*> list;
+    for (int32_t p = 0; p < many; p++) {
+      const double* from = room.told.data() + p * room.mine.size() + at;
+      parts[p] = {from[0], from[1] != 0, Two{from[2], 0}, numbers.data() + p * sums};
+      for (int32_t w = 0; w < sums; w++) parts[p].sum[w] = Two{from[3 + w], 0};
+      list.push_back(&parts[p]);
+    }
+    merge(head, list, total);
   }
 
   // ---------------------------------------------------------------- one query to a lane
@@ -387,7 +425,7 @@ struct Soft : Instruction {
   }
 
   Outcome run(Problem& problem, Team& team) const override {
-    return add_up(problem, team, heads, number) ? GOING : LAYER;
+    return add_up(problem, team, heads, number);
   }
 };
 
@@ -437,7 +475,7 @@ struct MemberSoft : Instruction {
       merge(head, {&part}, total);
       if (!finish(head, total, scores.data() + q, own.data() + q * head.writes, out.data() + q * head.writes)) good = false;
     });
-    if (!whole) return MEMORY;
+    if (!whole) return FAILED;
     problem.count(number, queries, 0, queries);
     return good ? GOING : LAYER;
   }
@@ -551,7 +589,7 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
 
 }  // namespace
 
-bool add_up(Problem& problem, Team& team, const std::vector<Head>& heads, int32_t instruction) {
+Outcome add_up(Problem& problem, Team& team, const std::vector<Head>& heads, int32_t instruction) {
   const Sums sums{heads, instruction};
   return problem.machine.single ? sums.run<true>(problem, team) : sums.run<false>(problem, team);
 }

@@ -307,7 +307,7 @@ inline bool finish(const Head& head, Total& t, const double* own_score, const do
     if (!(out[w] - out[w] == 0)) return false;
   return true;
 }
-// Heads over all keys, with the same queries and keys, of an instruction (soft.cpp); false where a number has no value.
-bool add_up(Problem& problem, Team& team, const std::vector<Head>& heads, int32_t instruction);
+// Heads over all keys, with the same queries and keys, of an instruction (soft.cpp); LAYER where a number has no value.
+Outcome add_up(Problem& problem, Team& team, const std::vector<Head>& heads, int32_t instruction);
 
 }  // namespace weftc
