@@ -61,6 +61,34 @@ def run_ring_share(*given: Any) -> dict[str, Any]:
         return {**run_share(*given), "came": came[0]}
 
 
+def run_turns_share(*given: Any) -> dict[str, Any]:
+    """The same where no process ever holds the keys of all; and the most queries that were shown at once."""
+    from unittest.mock import patch
+
+    from weftc_runtime.kernels.collective import ProcessGroup
+    from weftc_runtime.machines import sharded
+
+    seen = [0]
+    shown = ProcessGroup.shown
+
+    def noted(self: Any, mine: Any, shape: tuple[int, ...], *rest: Any) -> Any:
+        seen[0] = max(seen[0], shape[0])
+        return shown(self, mine, shape, *rest)
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("the keys of all processes are brought to one")
+
+    with (
+        patch.object(sharded, "RESIDENT", 0),
+        patch.object(sharded, "SHOWN", 7),
+        patch.object(ProcessGroup, "shown", noted),
+        patch.object(ProcessGroup, "joined", never),
+    ):
+        found = run_share(*given)
+        assert 0 < seen[0] <= 7
+        return found
+
+
 def run_native_share(*given: Any) -> dict[str, Any]:
     """The same; and the layers that native calls ran."""
     from unittest.mock import patch

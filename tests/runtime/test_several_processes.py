@@ -13,7 +13,16 @@ import torch
 
 import weftc
 from ranks import cuts, ranks
-from shared_runs import decide_share, plain, run_native_share, run_ring_share, run_share, sent_share, sum_share
+from shared_runs import (
+    decide_share,
+    plain,
+    run_native_share,
+    run_ring_share,
+    run_share,
+    run_turns_share,
+    sent_share,
+    sum_share,
+)
 from weftc.tools.doc_tables.traffic import CENTERS, COLUMNS, a_layer
 from weftc_runtime.data.results import Tiers
 from weftc_runtime.exact.decide import decide
@@ -173,6 +182,24 @@ def test_keys_go_round_a_ring(case: str, size: int, ragged: int) -> None:
     wanted, found = both(SOFT[case], size, ragged, run_ring_share)
     for name, value in wanted.items():
         assert np.allclose(value, found[name], rtol=1e-12, atol=1e-12), name
+
+
+TURNS = {
+    **{name: HARD[name] for name in ("neighbours", "neighbours on a grid", "neighbour")},
+    **{name: SOFT[name] for name in RING},  # deterministic, that is with exact sums
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "size", "ragged"),
+    [
+        *((case, 2, 0) for case in ("neighbours on a grid", "neighbour", "modes", "transport")),
+        *(pytest.param(case, size, 7, marks=pytest.mark.slow) for case in TURNS for size in (2, 3, 4)),
+    ],
+)
+def test_queries_take_turns_among_keys_that_stay(case: str, size: int, ragged: int) -> None:
+    """Decisions, rankings and exact soft sums between two shared sets: the bits of one process."""
+    same(*both(TURNS[case], size, ragged, run_turns_share, deterministic=True))
 
 
 @pytest.mark.parametrize("case", ["soft", "robust softmax", "transport"])

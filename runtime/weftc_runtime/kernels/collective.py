@@ -127,7 +127,8 @@ class ProcessGroup(Collective):
 
         if not dist.is_initialized():
             raise RunError("there is no process group; call torch.distributed.init_process_group first")
-        self._dist, self._group = dist, group
+        # all processes: not held, because torch may end with an abort where somebody holds its default group to the end
+        self._dist, self._group = dist, None if group is dist.group.WORLD else group
         if dist.get_rank(group) < 0:
             raise RunError("this process does not belong to the group; load the model in those that do")
         self._device = torch.device("cuda") if dist.get_backend(group) == "nccl" else torch.device("cpu")
@@ -242,7 +243,8 @@ class ProcessGroup(Collective):
 
     def _to_next(self, numbers: Tensor, found: Tensor) -> Tensor:
         dist = self._dist
-        after, before = (dist.get_global_rank(self._group, (self.rank + step) % self.size) for step in (1, -1))
+        group: Any = self._group or dist.group.WORLD
+        after, before = (dist.get_global_rank(group, (self.rank + step) % self.size) for step in (1, -1))
         asked = [dist.P2POp(dist.isend, numbers, after, self._group)] if len(numbers) else []
         asked += [dist.P2POp(dist.irecv, found, before, self._group)] if len(found) else []
         with self._line():
@@ -252,7 +254,8 @@ class ProcessGroup(Collective):
 
     def _of(self, numbers: Tensor, source: int) -> Tensor:
         with self._line():
-            self._dist.broadcast(numbers, self._dist.get_global_rank(self._group, source), group=self._group)
+            group: Any = self._group or self._dist.group.WORLD
+            self._dist.broadcast(numbers, self._dist.get_global_rank(group, source), group=self._group)
             return numbers
 
     def _listed(self, mine: Any) -> list[Any]:

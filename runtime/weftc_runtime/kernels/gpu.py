@@ -12,6 +12,12 @@ Scan = Callable[[Sequence[Tensor], Tensor, Tensor, Sequence[float]], tuple[Tenso
 Sums = Callable[[Tensor, Tensor, int], tuple[list[tuple[Tensor, int]], Tensor] | None]
 SoftSums = Callable[[Tensor, Tensor, Tensor, float, bool], tuple[Tensor, Tensor, Tensor]]
 WIDEST = 128  # features that the programs take
+SOFT_KEYS = 32  # keys that the program for soft weights adds up at a time
+ROUNDING = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
+# an exponential of x is off by this much of itself, and by so much for every unit of x: in float32 it is a power of two
+# of a rounded product, made by an instruction that is 2^-22 off; in float64 the library's, one unit in the last place
+EXPONENTIAL = {torch.float32: (2.0**-22, 2.0**-22), torch.float64: (2.0**-52, 0.0)}
+FLUSHED = {torch.float32: 2.0**-100, torch.float64: 2.0**-960}  # far above what is lost below the smallest number
 
 
 def scan_of(device: torch.device, features: int) -> Scan | None:
@@ -101,8 +107,41 @@ def adds_up(sums: Sums, device: torch.device) -> bool:
     return torch.equal(torch.as_tensor(pieces), wanted) and torch.equal(found[1].cpu(), counts)
 
 
+def soft_error(
+    queries: Tensor, keys: Tensor, values: Tensor, factor: float, distance: bool, peak: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """How far the largest scores, the masses, and the weighted sums of soft weights may be from exact ones.
+
+    `peak`: the largest scores as they were given: masses and sums are relative to these. With u the rounding of the
+    type, a score of d features is a sum of d products times a number. A distance rounds its differences (twice in the
+    square), the square, d - 1 sums, the number and the product with it; an inner product less: a score is off by at
+    most (d + 4) u A, A being the sum of the sizes of its terms, and the largest one by the most of these.
+
+    A weight is exp(score - peak so far), brought to later peaks by exp(peak before - peak after). These exponents add
+    up to score - peak, with one sign, so that rounding them, and what an exponential is off for every unit of its
+    exponent (b), costs (u + b) |score - peak| in all. There are as many factors as tiles of keys, t, and one more,
+    each off by a and rounded once. A sum rounds every term as often as a tile has keys, and once a tile; a product
+    once more:
+
+        rho = (d + 4) u A + (u + b) |score - peak| + (t + 1) (a + 2 u) + (keys of a tile + t + 1) u
+
+    A term is then off by exp(rho) - 1 of itself at most. Fused operations round less, and the order does not matter.
+    What is below the smallest normal number may be lost.
+    """
+    u, (a, b), tiny = ROUNDING[queries.dtype], EXPONENTIAL[queries.dtype], FLUSHED[queries.dtype]
+    x, c, v = (one.to(torch.float64) for one in (queries, keys, values))
+    sizes = (x[:, None] - c).square().sum(2) if distance else x.abs() @ c.abs().T
+    scores = factor * (sizes if distance else x @ c.T)
+    tiles = -(-len(keys) // SOFT_KEYS)
+    error = (x.shape[1] + 4) * u * abs(factor) * sizes + tiny
+    gap = peak.to(torch.float64)[:, None] - scores
+    rho = error + (u + b) * gap.abs() + (tiles + 1) * (a + 2 * u) + (SOFT_KEYS + tiles + 1) * u
+    off = (-gap).exp() * rho.mul(1 + 2.0**-10).expm1() + tiny
+    return error.amax(1), off.sum(1), off @ v.abs() + len(keys) * tiny
+
+
 def is_soft(sums: SoftSums, device: torch.device) -> bool:
-    """Weighted sums of keys that differ by little, and of some far away, as float64 makes them."""
+    """Weighted sums of keys that differ by little, and of some far away, are as good as `soft_error` says."""
     drawn = torch.Generator().manual_seed(0)
     queries, keys, values = (
         torch.randn(n, d, generator=drawn, dtype=torch.float64) for n, d in ((40, 5), (70, 5), (70, 3))
@@ -110,10 +149,11 @@ def is_soft(sums: SoftSums, device: torch.device) -> bool:
     keys[50:] += 100.0
     for distance in (True, False):
         raw = (queries[:, None] - keys).square().sum(2) if distance else queries @ keys.T
+        found = [one.cpu() for one in sums(queries.to(device), keys.to(device), values.to(device), -0.5, distance)]
         scores = raw * -0.5
-        weights = (scores - scores.amax(1, keepdim=True)).exp()
+        weights = (scores - found[0][:, None]).exp()  # itself rounded, by less than what is left of the bound
         wanted = scores.amax(1), weights.sum(1), weights @ values
-        found = sums(queries.to(device), keys.to(device), values.to(device), -0.5, distance)
-        if not all(torch.allclose(a.cpu(), b, rtol=1e-13, atol=1e-13) for a, b in zip(found, wanted, strict=True)):
+        bounds = soft_error(queries, keys, values, -0.5, distance, found[0])
+        if not all(bool(((a - b).abs() <= bound).all()) for a, b, bound in zip(found, wanted, bounds, strict=True)):
             return False
     return True

@@ -42,6 +42,7 @@ class HeadTask:
     groups: ProblemOffsets | None = None  # of a state that joins several problems
     others: Collective | None = None  # the processes that hold further keys
     ring: Iterable[Residual] | None = None  # the keys of one process after the other, where they are many
+    turns: Iterable[tuple[int, Residual]] | None = None  # or the queries: whose they are, and some of them
 
     def part(self, number: int) -> HeadTask:
         """The head on one of the problems that are joined."""

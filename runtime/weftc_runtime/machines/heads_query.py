@@ -15,7 +15,7 @@ from weftc_runtime.exact.rational import Choice, RationalScores
 from weftc_runtime.exact.rows import Rows
 from weftc_runtime.format.program import HARD, Head, Part, Score
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask, ListedRows, RenamedExact, classes, without_masks
-from weftc_runtime.machines.sharded import SpreadHeadRun
+from weftc_runtime.machines.sharded import ShownScores, SpreadHeadRun
 from weftc_runtime.plan.narrow import NarrowHead
 from weftc_runtime.plan.structure import table
 from weftc_runtime.reference.feed_forward import unwatched
@@ -155,6 +155,21 @@ def literal_head(call: HeadTask, noted: bool) -> HeadOutput:
     return HeadOutput(
         result.out, choice=choice, tiers=None if result.tiers is None else Tiers.of(result.tiers).times(many)
     )
+
+
+def shown_head(call: HeadTask) -> HeadOutput:
+    """The same for queries that all processes look at in turn, each among its own keys."""
+    assert call.turns is not None
+    assert call.others is not None
+    outs = [torch.zeros(0, len(call.narrow.writes), dtype=torch.float64, device=call.device)]
+    tiers: list[Tiers] = []
+    for source, queries in call.turns:
+        exact = ShownScores(call.exact, call.plan.head, queries)
+        found = literal_head(replace(call, query=queries, exact=exact, turns=None), False)
+        if source == call.others.rank and found.out is not None:
+            outs.append(found.out)
+            tiers += [] if found.tiers is None else [found.tiers]
+    return HeadOutput(torch.cat(outs), tiers=together(tiers) if tiers else None)
 
 
 def literal_rows(calls: Sequence[HeadTask]) -> Callable[[Rows], list[Tensor]]:

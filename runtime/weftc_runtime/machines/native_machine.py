@@ -40,7 +40,7 @@ from weftc_runtime.machines.native_code import (
     SlotCode,
     StepGroup,
 )
-from weftc_runtime.machines.native_shares import Exchange, confirms, refuse_to_share
+from weftc_runtime.machines.native_shares import Exchange, confirms
 from weftc_runtime.machines.problem_cache import ProblemCache
 from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.residual import Residual
@@ -130,10 +130,6 @@ class NativeMachine:
         groups = engine.groups if problem.number < 0 else None
         starts = {name: [0, len(z)] for name, z in problem.residuals.items()} if groups is None else groups.starts
         others = engine.collective
-        if others.size > 1:
-            refuse_to_share(plan, others)
-            if engine.deterministic and any(each.name == "soft" for each in plan.instructions):
-                raise Uncovered("soft weights are summed exactly")
         made = cls(engine, problem, plan, kernels, starts)
         made._bind(base, seeds)
         if others.size > 1:

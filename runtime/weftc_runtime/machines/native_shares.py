@@ -18,8 +18,10 @@ _ADD, LARGEST, STACK, LEAVE = range(4)  # `Joint` of machine.h
 DONE, LEFT, WRONG = range(3)
 
 
-def refuse_to_share(plan: Encoded, others: Collective) -> None:
-    """Says which instruction needs more of a shared set than what its processes can add up."""
+def refuse_to_share(plan: Encoded, others: Collective, exactly: bool = False) -> None:
+    """Says which instruction needs more of shared sets than what processes can add up; `exactly`: soft weights, too."""
+    if exactly and any(each.name == "soft" for each in plan.instructions):
+        raise Uncovered("soft weights are summed exactly")
     for slot in plan.slots:
         if slot.kind == NOISE and others.shares(slot.place[0]):
             raise Uncovered(f"random numbers are drawn for some tokens of {slot.place[0]} alone")

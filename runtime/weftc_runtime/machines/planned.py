@@ -34,16 +34,17 @@ from weftc_runtime.machines.head_task import HeadOutput, HeadTask, all_keys
 from weftc_runtime.machines.heads_equal import equal_head
 from weftc_runtime.machines.heads_kept import kept_head
 from weftc_runtime.machines.heads_nearest import best_head, nearest_head
-from weftc_runtime.machines.heads_query import literal_head, query_head
+from weftc_runtime.machines.heads_query import literal_head, query_head, shown_head
 from weftc_runtime.machines.heads_segment import segment_head
 from weftc_runtime.machines.heads_stream import least_lead, ring_stream_head, spread_stream_head, stream_head
 from weftc_runtime.machines.heads_stream_joined import joined_stream_head
 from weftc_runtime.machines.joined import ProblemOffsets, why_apart
 from weftc_runtime.machines.native_code import BLOCKED, StepGroup
 from weftc_runtime.machines.native_machine import NativeMachine, encoded
+from weftc_runtime.machines.native_shares import refuse_to_share
 from weftc_runtime.machines.planned_program import PlannedProgram
 from weftc_runtime.machines.problem_cache import ProblemCache
-from weftc_runtime.machines.sharded import Bringing, Ring, SpreadScores, nothing_asked
+from weftc_runtime.machines.sharded import Bringing, Ring, SpreadScores, Turns, nothing_asked
 from weftc_runtime.machines.stored import stored
 from weftc_runtime.machines.writing import Writer
 from weftc_runtime.plan.instructions import AttendPlan, FFNPlan, HeadPlan
@@ -82,6 +83,7 @@ class PlannedBackend:
     bringing: Bringing = field(init=False)
     _numbers: dict[float, Tensor] = field(default_factory=dict)  # constants, shared by all problems
     derived_slots: DerivedSlots = field(init=False)
+    _native: bool | None = None  # see `are_native`
     _followed: dict[int, tuple[NativeMachine, Iterator[dict[str, dict[str, SlotValue]]]]] = field(
         default_factory=dict
     )  # problems that it runs
@@ -296,6 +298,17 @@ class PlannedBackend:
             return found
         except Uncovered:
             return None
+
+    def are_native(self, problem: Problem) -> bool:
+        """Whether the native machine has the instructions of layers, in every process."""
+        if self._native is None:
+            try:
+                refuse_to_share(encoded(self, problem), self.collective, self.deterministic)
+                missing = library() is None
+            except Uncovered:
+                missing = True
+            self._native = not self.collective.any(missing)
+        return self._native
 
     def follow(self, problem: Problem, index: int, seed: int) -> None:
         """Lets the native machine run the next layer of a problem, sub-layer by sub-layer, where it can."""
@@ -525,15 +538,34 @@ class PlannedBackend:
             return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, groups)
         if not together.shares(head.query):
             return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, groups, together)
-        names = None
-        if head.masks or head.weighting.kind in HARD:
+        names = (*narrow.keys.slots(keys.stream), *narrow.value.slots(keys.stream))
+        ring = Ring(together, keys, tuple(dict.fromkeys(names)))
+        many = now and not plan.uniform_query and plan.strategy != "self" and ring.is_needed()
+        decides = bool(head.masks) or head.weighting.kind in HARD
+        if many and plan.strategy == "stream" and not (decides or self.deterministic):
+            return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, ring=ring)
+        if many:
+            start = cast(Residual, exact.base[head.query])
+            read = self._stored_origins(query, (*narrow.query.slots(query.stream), *narrow.own.slots(query.stream)))
+            shown = start.made_of(len(query), {name: query.slot(name) for name in read})
+            turns = Turns(together, shown, read)
+            return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, others=together, turns=turns)
+        if decides:
             exact = self.bringing.scores(head, exact)
-        else:
-            names = (*narrow.keys.slots(keys.stream), *narrow.value.slots(keys.stream))
-            ring = Ring(together, keys, tuple(dict.fromkeys(names)))
-            if now and plan.strategy == "stream" and not self.deterministic and ring.is_needed():
-                return HeadTask(plan, narrow, query, keys, exact, tensors, cache, self.scan, ring=ring)
-        return HeadTask(plan, narrow, query, self.bringing.keys(keys, names), exact, tensors, cache, self.scan)
+        every = self.bringing.keys(keys, None if decides else names)
+        return HeadTask(plan, narrow, query, every, exact, tensors, cache, self.scan)
+
+    def _stored_origins(self, residual: Residual, names: Iterable[str]) -> tuple[str, ...]:
+        """The slots that are stored, of these and of what derived ones among them are made from."""
+        found: dict[str, None] = {}
+        left = list(names)
+        while left:
+            name = left.pop()
+            if residual.stream.slot(name).role == "derived":
+                left += self.sources[residual.stream.name][name]
+            else:
+                found[name] = None
+        return tuple(sorted(found))
 
     def _run(self, call: HeadTask, pair: bool, noted: bool) -> HeadOutput:
         given = self._carried_out(call, pair, noted)
@@ -547,6 +579,8 @@ class PlannedBackend:
         strategy, spread = call.plan.strategy, call.others is not None
         if call.ring is not None:
             return ring_stream_head(call, call.ring)
+        if call.turns is not None:
+            return shown_head(call)
         if len(call.query) == 0 and self.collective.shares(call.query.stream.name):
             return nothing_asked(call, pair)
         if strategy == "self":

@@ -243,6 +243,8 @@ class Run:
             return 0
         whole = self.joined is not None
         active = [self.joined] if self.joined is not None else self._active()
+        if self.collective.size > 1 and not self.engine.are_native(active[0]):
+            return 0
         machines = []
         for problem in active:
             if not whole:

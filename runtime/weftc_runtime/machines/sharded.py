@@ -2,8 +2,9 @@
 
 Of a shared set every process holds some rows. Where its tokens are queries, each process works on its own. Where they
 are keys for the tokens of a set that all hold, every process looks at its own keys, and what a query needs of all is
-agreed on: the best score, exact sums, ranks. Where both sides are shared, the keys that a head reads go to all; many
-keys of a soft head go round a ring, those of one process at a time.
+agreed on: the best score, exact sums, ranks. Where both sides are shared, the keys that a head reads go to all if they
+are few. Many keys of a soft head go round a ring, those of one process at a time; where something is decided, or added
+up exactly, they stay where they are, and the queries take turns to be shown to all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -268,7 +270,17 @@ class OffsetScores:
 # ---- keys of all processes, one after the other ----------------------------------------------------------------------
 
 
-RESIDENT = 1 << 24  # bytes of all keys that a soft head reads, above which no process holds all of them
+RESIDENT = 1 << 24  # bytes of all keys that a head reads, above which no process holds all of them
+SHOWN = 1 << 14  # queries that all look at together
+
+
+def in_one_form(held: SlotValue, others: Collective) -> SlotValue:
+    """A slot as all processes can hold it."""
+    if isinstance(held, UniformSlot | DenseSlot):
+        return held
+    if isinstance(held, IndexSlot) and not others.any(not held.one_hot):
+        return IndexSlot(held.tokens, held.width, held.index.to(torch.int32))
+    return DenseSlot(held.rows(slice(0, held.tokens)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,21 +301,13 @@ class Ring:
 
     def __iter__(self) -> Iterator[Residual]:
         others, starts = self.others, self.others.starts[self.keys.stream.name]
-        held = {name: self._in_one_form(self.keys.slot(name)) for name in self.names}
+        held = {name: in_one_form(self.keys.slot(name), self.others) for name in self.names}
         for step in range(others.size):
             source = (others.rank - step) % others.size
             many = starts[source + 1] - starts[source]
             if step:
                 held = {name: self._passed(slot, many) for name, slot in held.items()}
             yield self.keys.made_of(many, held)
-
-    def _in_one_form(self, held: SlotValue) -> SlotValue:
-        """A slot as all processes can hold it."""
-        if isinstance(held, UniformSlot | DenseSlot):
-            return held
-        if isinstance(held, IndexSlot) and not self.others.any(not held.one_hot):
-            return IndexSlot(held.tokens, held.width, held.index.to(torch.int32))
-        return DenseSlot(held.rows(slice(0, held.tokens)))
 
     def _passed(self, held: SlotValue, many: int) -> SlotValue:
         if isinstance(held, UniformSlot):
@@ -312,6 +316,78 @@ class Ring:
             return IndexSlot(many, held.width, self.others.passed(held.index, many))
         assert isinstance(held, DenseSlot)
         return DenseSlot(self.others.passed(held.value, many))
+
+
+# ---- queries of all processes, one after the other -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The queries of a shared set, those of each process in turn, for all to look among their own keys."""
+
+    others: Collective
+    queries: Residual
+    names: tuple[str, ...]  # of the slots that are read
+
+    def __iter__(self) -> Iterator[tuple[int, Residual]]:
+        """The process whose turn it is, and some of its queries."""
+        others, starts = self.others, self.others.starts[self.queries.stream.name]
+        held = {name: in_one_form(self.queries.slot(name), others) for name in self.names}
+        for source, (begin, end) in enumerate(pairwise(starts)):
+            for first in range(0, end - begin, SHOWN):
+                rows = slice(first, min(end - begin, first + SHOWN))
+                shown = {name: self._shown(slot, rows, source) for name, slot in held.items()}
+                yield source, self.queries.made_of(rows.stop - rows.start, shown)
+
+    def _shown(self, held: SlotValue, rows: slice, source: int) -> SlotValue:
+        mine, many = self.others.rank == source, rows.stop - rows.start
+        if isinstance(held, UniformSlot):
+            return UniformSlot(held.row, many)
+        if isinstance(held, IndexSlot):
+            index = held.index[rows] if mine else None
+            return IndexSlot(many, held.width, self.others.shown(index, (many,), torch.int32, source))
+        assert isinstance(held, DenseSlot)
+        value = held.value[rows] if mine else None
+        return DenseSlot(self.others.shown(value, (many, held.width), held.value.dtype, source))
+
+
+class ShownScores(RationalScores):
+    """Exact arithmetic for queries that are shown, and keys of this process: both may be tokens of one set.
+
+    The keys are then counted on behind the queries.
+    """
+
+    def __init__(self, exact: RationalScores, head: Head, queries: Residual) -> None:
+        keys = exact.base[head.keys]
+        own = _Behind(queries, keys) if head.query == head.keys else queries
+        super().__init__(exact.weights, {**exact.base, head.query: cast(Tensor, own)}, exact.makers)
+        self._behind = len(queries) if head.query == head.keys else 0
+
+    def score(self, score: Score, level: int, head: Head, query: int, key: int) -> Fraction:
+        return super().score(score, level, head, query, key + self._behind)
+
+    def candidate(self, head: Head, level: int, query: int, key: int) -> Fraction:
+        return super().candidate(head, level, query, key + self._behind)
+
+    def key_twins(self, head: Head, level: int) -> Tensor | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """The tokens of two states of a set, one after the other."""
+
+    one: Any
+    other: Any
+
+    def __len__(self) -> int:
+        return len(self.one) + len(self.other)
+
+    def __getitem__(self, token: int) -> Any:
+        return self.one[token] if token < len(self.one) else self.other[token - len(self.one)]
+
+    def detach(self) -> _Behind:
+        return self
 
 
 # ---- keys of all processes, brought here -----------------------------------------------------------------------------

@@ -283,7 +283,7 @@ class HeadRun:
         last = self._last(soft.empty, block)
         keys = len(self.keys)
         weighed = Weighed(soft.numerators[:, :keys], soft.mass, last, eligible=eligible[:, :keys])
-        if own is not None and own.row is not None:
+        if soft.numerators.shape[1] > keys:  # the self key competes, in this process
             weighed.own = soft.numerators[:, keys]
         if radius is not None:
             weighed.spread = weigh.spread(kind, scores.detach(), radius, eligible, soft.numerators.detach())

@@ -10,8 +10,8 @@ difference; what may be flushed to zero below the smallest normal number is coun
 `gather_sum`. Pieces are cut off without rounding: scaling by powers of two, cutting towards zero and subtracting what
 was cut are exact in float64. Integers are added. `None` is given where the pieces do not hold all bits.
 
-`soft`. Differences are squared, so nothing cancels; exponentials are those of the device (in float32 an approximate
-one, 2 roundings more). No answer is decided by it.
+`soft`. Differences are squared, so nothing cancels; exponentials are those of the device. `gpu.soft_error` derives how
+far the sums may be from exact ones. No answer is decided by them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from math import frexp
 import torch
 from torch import Tensor
 
+from weftc_runtime.kernels.gpu import SOFT_KEYS
 from weftc_runtime.kernels.triton.programs import choose, gather_sum, soft
 
 ROOM = 1 + 2.0**-10
@@ -151,6 +152,6 @@ def soft_sums(
     if many:
         soft[(-(-many // 32),)](
             queries.contiguous(), keys.contiguous(), values.contiguous(), peak, mass, total, many, len(keys), times,
-            d=features, w=width, W=tile(width), DISTANCE=distance, ROWS=32, KEYS=32, enable_fp_fusion=True,
+            d=features, w=width, W=tile(width), DISTANCE=distance, ROWS=32, KEYS=SOFT_KEYS, enable_fp_fusion=True,
         )  # fmt: skip
     return peak, mass, total
