@@ -313,8 +313,9 @@ struct Sums {
     std::vector<Partial*> list;
     for (int32_t p = 0; p < many; p++) {
       const double* from = room.told.data() + p * room.mine.size() + at;
-      parts[p] = {from[0], from[1] != 0, Two{from[2], 0}, numbers.data() + p * sums};
-      for (int32_t w = 0; w < sums; w++) parts[p].sum[w] = Two{from[3 + w], 0};
+      parts[p].peak = from[0], parts[p].signs = from[1] != 0, parts[p].sum = numbers.data() + p * sums;
+      parts[p].mass.add(from[2]);
+      for (int32_t w = 0; w < sums; w++) parts[p].sum[w].add(from[3 + w]);
       list.push_back(&parts[p]);
     }
     merge(head, list, total);
