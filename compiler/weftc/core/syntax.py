@@ -467,6 +467,23 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class PairInput:
+    """Inputs with a number for pairs of two open sets. The parser makes them fields of a set of entries.
+
+    `row` and `column` are fields of the entries: the positions of the two tokens. `complete`: every pair has an entry.
+    """
+
+    span: Span
+    entries: str
+    rows: str
+    columns: str
+    row: str
+    column: str
+    values: tuple[str, ...]
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """One algorithm as written, its sections in one place each, declarations in the order of the text."""
 
@@ -486,6 +503,7 @@ class Spec:
     outputs: tuple[Output, ...] = ()
     objective: Expr | None = None
     examples: tuple[Example, ...] = ()
+    pairs: tuple[PairInput, ...] = ()
 
     def line(self) -> str:
         """The spec in one line."""

@@ -80,6 +80,9 @@ class _Builder:
             objective=objective,
             conditions=self.emitter.conditions,
             options={**normal.styles.recorded, "layers": "asked" if asked else "default"},
+            pairs=tuple(
+                ir.PairEntries(p.values, p.row, p.column, p.rows, p.columns, p.complete) for p in checked.spec.pairs
+            ),
         )
         return Transformer(program, Tensors(self.emitter.tensors))
 

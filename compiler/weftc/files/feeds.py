@@ -20,6 +20,7 @@ from weftc.core.errors import InputError
 from weftc.core.source import printable
 from weftc.core.types import Checked, FieldType
 from weftc.core.words import did_you_mean
+from weftc_runtime.format.program import PairEntries
 
 if TYPE_CHECKING:
     from weftc.files.preparing import Scaling
@@ -65,6 +66,7 @@ def gather(
     from weftc.files.table import Reading
 
     paths = _assign(checked, options.data, options.init)
+    matrices = {name: paths.pop(name) for one in checked.spec.pairs for name in one.values if name in paths}
     columns = _of_inputs(checked, "--columns", options.columns, paths)
     ids = _of_inputs(checked, "--id", options.id, paths)
     joined = first_open(checked) if getattr(options, "join", False) else ""
@@ -100,7 +102,25 @@ def gather(
         notes += [*of_gaps, *of_scales]
     arrays = {name: _array(checked.fields[name], table, checked, found.known) for name, table in tables.items()}
     homes = {name: checked.fields[name].home for name in tables}
+    entries = _entries(checked, matrices, {homes[name]: len(array) for name, array in arrays.items()})
+    arrays, homes = {**arrays, **entries}, {**homes, **{name: checked.fields[name].home for name in entries}}
     return Feeds(tables, found.known, arrays, homes, scalings, tuple(notes))
+
+
+def _entries(checked: Checked, paths: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Numbers for pairs of two open sets: their entries, row by row."""
+    from weftc.files.matrices import read_matrix
+    from weftc_runtime.data.pairs import listed_entries
+
+    found: dict[str, Any] = {}
+    for one in checked.spec.pairs:
+        known = sizes.get(one.rows), sizes.get(one.columns)
+        given = {name: read_matrix(name, paths[name]).within(*known) for name in one.values if name in paths}
+        if given:
+            counted = {name: (f"the file of {name}", size) for name, size in sizes.items()}
+            pairs = PairEntries(one.values, one.row, one.column, one.rows, one.columns, one.complete)
+            found.update(listed_entries(pairs, given, counted))
+    return found
 
 
 def sampled(feeds: Feeds, most: int, seed: int) -> Feeds:
@@ -149,7 +169,7 @@ def require_inputs(checked: Checked, feeds: Feeds) -> None:
     """Says which input has neither data nor a way to start."""
     for field in checked.spec.inputs:
         name = field.target.name
-        if field.init is None and name not in feeds.tables:
+        if field.init is None and name not in feeds.arrays:
             first = name == first_open(checked)
             raise UsageError(f"there are no data for {name}; give --data {'' if first else name + '='}FILE")
 

@@ -27,6 +27,7 @@ from weftc.interpreter.environment_builder import Noise, Surroundings
 from weftc.interpreter.expressions import Evaluator
 from weftc.interpreter.initial import initial_rows
 from weftc.interpreter.inputs import admit, array, encoded, known_names, with_token
+from weftc.interpreter.pairs import with_entries
 from weftc.interpreter.rationals import ExactEvaluator
 from weftc.interpreter.tables import Floats, turned
 
@@ -104,6 +105,7 @@ class Interpreter:
         """The fields before the first layer: inputs, those that `init` makes, and state."""
         checked = self.checked
         declared = {f.target.name: f for f in checked.spec.inputs}
+        inputs = with_entries(checked.spec, inputs)
         known_names("input", inputs, declared, checked.spec.name)
         given = {
             name: with_token(checked, name, array(name, encoded(checked.fields[name], inputs[name])))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from weftc.core.source import Source
 from weftc.core.syntax import Spec
 from weftc.core.types import Checked
@@ -12,4 +14,4 @@ from weftc.language.parse.parse import parse
 
 def rechecked(spec: Spec) -> Checked:
     """Checks the text of a rewritten spec; a checkpoint of it carries that text and can be verified."""
-    return check(parse(Source(spec.source.name, written(spec))))
+    return check(replace(parse(Source(spec.source.name, written(spec))), pairs=spec.pairs))

@@ -22,6 +22,7 @@ from weftc_runtime.data.batch import Batch, InputRows, Layout
 from weftc_runtime.data.contracts import kept
 from weftc_runtime.data.initial import start
 from weftc_runtime.data.noise import check_seed
+from weftc_runtime.data.pairs import entered
 from weftc_runtime.data.progress import Progress, silence
 from weftc_runtime.data.shared import rows_of_all
 from weftc_runtime.errors import RunError, shown, suggestion
@@ -68,6 +69,7 @@ class Reader:
 
     def read(self, given: Mapping[str, Any], mask: Mapping[str, Any] | None, seed: int | Sequence[int] | None) -> Batch:
         """The batch, or a RunError that names the input and the row."""
+        given = entered(self.program, given)
         self._names(given)
         arrays = {
             form.name: self._array(form, given[form.name])

@@ -23,7 +23,7 @@ from weftc_runtime.format import program as ir
 MAX_DEPTH = 64  # nesting of the JSON; programs need about 12
 MAX_STRING = 1 << 20  # characters of one string; the spec text is the longest
 _OPTIONAL: dict[type, frozenset[str]] = {  # written where there is one
-    ir.Program: frozenset({"basis"}),
+    ir.Program: frozenset({"basis", "pairs"}),
     ir.Input: frozenset({"symbols"}),
     ir.ProgramOutput: frozenset({"symbols"}),
     ir.Part: frozenset({"factors"}),

@@ -327,6 +327,21 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class PairEntries:
+    """Inputs with a number for pairs of tokens of two streams, on a stream of entries.
+
+    `row`, `column`: inputs that hold the positions of the two tokens. `complete`: every pair has an entry.
+    """
+
+    values: tuple[str, ...]
+    row: str
+    column: str
+    rows: str
+    columns: str
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A transformer, complete but for its numbers."""
 
@@ -344,6 +359,7 @@ class Program:
     conditions: tuple[Condition, ...] = ()  # under which the program equals its spec
     options: Mapping[str, str] = field(default_factory=dict)  # lowering styles
     basis: Mapping[str, str] = field(default_factory=dict)  # stream -> tensor B; others hold their slots side by side
+    pairs: tuple[PairEntries, ...] = ()
 
     @property
     def rotated(self) -> bool:

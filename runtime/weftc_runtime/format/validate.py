@@ -152,6 +152,10 @@ class _Checker:
         for given in self.program.noises:
             need(given.kind in noisy, f"noise {shown(given.name)} is {given.kind}; known are gumbel, normal, uniform")
         fed = {given.stream for given in self.program.inputs}
+        streams = {stream.name for stream in self.program.streams}
+        for pairs in self.program.pairs:
+            known = {*pairs.values, pairs.row, pairs.column} <= inputs.keys() and {pairs.rows, pairs.columns} <= streams
+            need(known, "entries of pairs name inputs or streams that there are not")
         for stream in self.program.streams:
             known = stream.size is not None or stream.name in fed
             need(known, f"stream {shown(stream.name)} has no size and no input that would tell it")

@@ -17,6 +17,7 @@ from weftc.language.parse.lexer import END, SECTIONS, Token, section_before, tok
 from weftc.language.parse.linking import algorithms, linked
 from weftc.language.parse.matrices import with_matrices
 from weftc.language.parse.own_indices import with_own_indices
+from weftc.language.parse.pairs import with_pairs
 from weftc.language.parse.parser import Tables, Unexpected, allowed, run
 from weftc.language.parse.phases import with_phases
 from weftc.language.parse.positions import with_positions
@@ -74,7 +75,7 @@ def _plain(found: tuple[Spec, ...], spec: Spec, problems: Problems) -> Spec:
     spec = with_uses(found, spec, problems)
     spec = with_matrices(with_phases(spec, problems), problems)
     problems.stop()
-    return with_positions(with_own_indices(with_symbols(with_globals(spec))))
+    return with_positions(with_pairs(with_own_indices(with_symbols(with_globals(spec))), problems))
 
 
 def trees(source: Source) -> tuple[Spec, ...]:
