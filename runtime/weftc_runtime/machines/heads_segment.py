@@ -60,9 +60,7 @@ def segment_head(call: HeadTask) -> HeadOutput:
     place = None if found.index is None else found.index.place
     out, mass = summed(call, labels, numbers, place, call.plan.head.weighting.kind != "sum")
     if mass is not None and call.plan.head.weighting.kind != "sum":
-        empty = mass == 0
-        if bool(empty.any()):
-            _fall_back(call, out, empty)
+        out = _filled(call, out, mass == 0)
     rows = ClassRows(found, len(call.keys)) if call.groups is None else _GroupRows(call, call.groups, found)
     choice = Choice(None, cast(Any, rows))
     return HeadOutput(out, choice=choice, tiers=Tiers(bound=len(call.query)) if call.plan.head.masks else None)
@@ -83,12 +81,17 @@ class _GroupRows:
         return row
 
 
-def _fall_back(call: HeadTask, out: Tensor, empty: Tensor) -> None:
-    """Gives queries that no key counts for what they get instead."""
-    if call.narrow.head.self_key is None:
+def _filled(call: HeadTask, out: Tensor, empty: Tensor) -> Tensor:
+    """What is found, and for queries that no key counts for what they get instead."""
+    if call.narrow.head.self_key is not None:
+        rows = call.rows if call.groups is None else slice(0, len(empty))
+        return torch.where(empty[:, None], call.narrow.fallback(call.query, rows), out)
+
+    def wrong() -> None:
         raise Uncovered("the total weight of a query is zero and the equation has no `else`")
-    rows = empty.nonzero()[:, 0]
-    out[rows] = call.narrow.fallback(call.query, rows)
+
+    call.cache.checks.ask(empty.any(), wrong)
+    return out
 
 
 def grouping_of(call: HeadTask, eligible: Tensor, scores: Tensor) -> Grouping:

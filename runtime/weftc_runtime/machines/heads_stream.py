@@ -16,11 +16,12 @@ from torch import Tensor
 
 from weftc_runtime.errors import Uncovered
 from weftc_runtime.exact.distances import Squares
-from weftc_runtime.exact.rows import Rows, blocks, count_of
+from weftc_runtime.exact.rows import Rows, all_finite, blocks, count_of
 from weftc_runtime.format.program import Part, Score
 from weftc_runtime.format.tensors import NUMBER_HEADS
 from weftc_runtime.kernels.gpu import soft_sums_of
 from weftc_runtime.kernels.reuse import once
+from weftc_runtime.machines.checks import unless_finite
 from weftc_runtime.machines.head_task import HeadOutput, HeadTask
 from weftc_runtime.plan.residual import Residual
 from weftc_runtime.plan.slots import DenseSlot, UniformSlot
@@ -288,10 +289,15 @@ class StreamedHead:
             if kind == "normalize" and self._is_doubtful(tile.mass, rows):
                 raise Uncovered(f"head {self.call.plan.head.name} decides exactly whether a total weight is zero")
             out = self._divided(tile.total, tile.mass, fallback if own is not None and own.row is None else None)
-        if not bool(torch.isfinite(out).all()):
-            if tile.mass is not None and bool((tile.mass == 0).any()):
+        mass, name = tile.mass, self.call.plan.head.name
+
+        def wrong() -> None:
+            if not all_finite(out) and mass is not None and bool((mass == 0).any()):
                 raise Uncovered("the total weight of a query is zero and the equation has no `else`")
-            raise Uncovered(f"head {self.call.plan.head.name} overflows")
+            if not all_finite(out):
+                raise Uncovered(f"head {name} overflows")
+
+        self.call.cache.checks.ask(unless_finite(out), wrong)
         return out
 
     @once

@@ -27,6 +27,7 @@ from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN, HARD, Embed, Program, ProgramStep
 from weftc_runtime.kernels.collective import ALONE, Collective
 from weftc_runtime.kernels.native.library import library
+from weftc_runtime.machines.checks import Checks, unless_finite
 from weftc_runtime.machines.conditions import are_distinct
 from weftc_runtime.machines.devices import SCANNED
 from weftc_runtime.machines.feed import derived_radius, feed
@@ -422,6 +423,13 @@ class PlannedBackend:
 
     def _one(self, plans: tuple[AttendPlan | FFNPlan, ...], problem: Problem, path: str, first: int) -> list[Problem]:
         """Runs the sub-layers of a step on one problem; the states after each, where somebody wants to see them."""
+        checks = self.cache[problem.number].checks
+        with checks.at_the_end():
+            return self._sublayers(plans, problem, path, first, checks)
+
+    def _sublayers(
+        self, plans: tuple[AttendPlan | FFNPlan, ...], problem: Problem, path: str, first: int, checks: Checks
+    ) -> list[Problem]:
         seen: list[Problem] = []
         start = cast(dict[str, Residual], problem.residuals)
         exact = self._exact(start)
@@ -444,22 +452,30 @@ class PlannedBackend:
                 state[stream] = start[stream].overlaid(changed[stream])
             if self.tap is not None:
                 seen.append(Problem(cast(dict[str, Tensor], dict(state)), problem.number))
+        after = {}
         for stream, slots in changed.items():
             layout = self.program.stream(stream)
             kept = {
-                name: self._stored(layout.slot(name).role, held)
+                name: self._stored(layout.slot(name).role, held, checks)
                 for name, held in slots.items()
                 if layout.slot(name).role != "derived"
             }
-            problem.residuals[stream] = cast(Tensor, start[stream].with_slots(kept, self.sources[stream]))
+            after[stream] = cast(Tensor, start[stream].with_slots(kept, self.sources[stream]))
+        checks.settle()
+        problem.residuals.update(after)
         return seen
 
-    def _stored(self, role: str, held: SlotValue) -> SlotValue:
+    def _stored(self, role: str, held: SlotValue, checks: Checks) -> SlotValue:
         """A slot at the end of a step: fields as the storage dtype holds them, all numbers finite."""
         held = held.rounded(self.dtype) if role == "field" else held
         numbers = held.value if isinstance(held, DenseSlot) else held.row if isinstance(held, UniformSlot) else None
-        if numbers is not None and not all_finite(numbers):
-            raise Uncovered("a number does not fit its dtype")
+        if numbers is not None:
+
+            def confirm(numbers: Tensor = numbers) -> None:
+                if not all_finite(numbers):
+                    raise Uncovered("a number does not fit its dtype")
+
+            checks.ask(unless_finite(numbers), confirm)
         return held
 
     # ------------------------------------------------------------------ feed-forwards

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from torch import Tensor
 
+from weftc_runtime.machines.checks import Checks
+
 if TYPE_CHECKING:
     from weftc_runtime.machines.native_machine import KeptStore
 
@@ -20,6 +22,7 @@ class ProblemCache:
     """Sizes of stored numbers, what heads make of slots, and the exponentials that the native machine keeps."""
 
     store: KeptStore | None = None
+    checks: Checks = field(default_factory=Checks)  # of the step under way
     _peaks: dict[Sources, tuple[float, Tensor]] = field(default_factory=dict)  # held, so that its memory stays its own
     _made: dict[Sources, tuple[Sources, object]] = field(default_factory=dict)
 
