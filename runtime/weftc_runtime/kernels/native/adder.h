@@ -116,7 +116,8 @@ struct Adder {
   size_t cells;
   int width;  // of a piece
   int64_t* sum;  // (NEAR, cells): the first thread adds to the sums themselves
-  std::vector<int64_t> count;
+  std::vector<int64_t> own;  // counts of a thread that is not the first
+  int64_t* count;
   std::vector<uint8_t> touched;
   std::vector<double> row;  // numbers times their weight
   int64_t moved = 0;
@@ -125,7 +126,8 @@ struct Adder {
 
   Adder(WeftSegments& segments, std::mutex& mutex, int thread)
       : s(segments), lock(mutex), cells((size_t)segments.segments * segments.columns), width(bits_of(segments)),
-        sum(thread ? segments.work + (size_t)(thread - 1) * NEAR * cells : segments.sums), count(segments.segments),
+        sum(thread ? segments.work + (size_t)(thread - 1) * NEAR * cells : segments.sums),
+        own(thread ? segments.segments : 0), count(thread ? own.data() : segments.counts),
         touched(segments.segments), row(segments.weights ? segments.columns : 0) {
     for (int level = 0; level < NEAR; level++) pull[level] = std::ldexp(1.5, 52 + unit(level));
   }
@@ -220,9 +222,10 @@ struct Adder {
 
   // Adds what this thread has to the sums of all.
   void flush() {
+    if (sum == s.sums) return;
     for (int32_t at = 0; at < s.segments; at++) {
       s.counts[at] += count[at];
-      if (!touched[at] || sum == s.sums) continue;
+      if (!touched[at]) continue;
       for (int level = 0; level < NEAR; level++) {
         const size_t place = (size_t)level * cells + (size_t)at * s.columns;
         for (int c = 0; c < s.columns; c++) s.sums[place + c] += sum[place + c], sum[place + c] = 0;

@@ -333,10 +333,12 @@ struct Choose : Instruction {
           if (part.side == 2) problem.rows(worker, block, part.scale, lanes.data() + part.scale_at);
         }
         for (int64_t q = 0; q < side.tokens; q++) {
-          bounded(score, side.row(q), true, lanes.data(), s.v, size.v, sizes.data());
+          const int eights = block.lanes() / 8;
+          bounded(score, side.row(q), true, lanes.data(), s.v, size.v, sizes.data(), eights);
+          for (int e = block.many; e < block.lanes(); e++) s.v[e] = -INFINITY, size.v[e] = 0;
           Left& mine = left[q];
-          best[q] = std::max(best[q], floor(s, size, block.many) + (least[q] - drawn[q]));
-          for (uint64_t some = reach(s, size, most[q] + drawn[q], best[q]); some; some &= some - 1) {
+          best[q] = std::max(best[q], floor(s, size, eights) + (least[q] - drawn[q]));
+          for (uint64_t some = reach(s, size, eights, most[q] + drawn[q], best[q]); some; some &= some - 1) {
             const int e = __builtin_ctzll(some);
             if (e >= block.many) break;
             mine.key[mine.many] = (int32_t)(at + e), mine.score[mine.many] = s.v[e], mine.size[mine.many] = size.v[e];
@@ -349,24 +351,21 @@ struct Choose : Instruction {
     }
 
     // What the best of these scores is at least.
-    static double floor(const Lane& s, const Lane& size, int many) {
-      double best = -INFINITY;
-      if (many == LANES) {
-        Eight top = Eight{} - INFINITY;
-        for (int i = 0; i < LANES / 8; i++) {
-          const Eight low = s.eights()[i] - size.eights()[i] * 0x1p-20;
-          top = low > top ? low : top;
-        }
-        for (int e = 0; e < 8; e++) best = std::max(best, top[e]);
+    static double floor(const Lane& s, const Lane& size, int eights) {
+      Eight top = Eight{} - INFINITY;
+      for (int i = 0; i < eights; i++) {
+        const Eight low = s.eights()[i] - size.eights()[i] * 0x1p-20;
+        top = low > top ? low : top;
       }
-      for (int e = 0; many < LANES && e < many; e++) best = std::max(best, s.v[e] - size.v[e] * 0x1p-20);
+      double best = -INFINITY;
+      for (int e = 0; e < 8; e++) best = std::max(best, top[e]);
       return best;
     }
 
     // Which of 64 scores may come to the top, bit by bit.
-    static uint64_t reach(const Lane& s, const Lane& size, double more, double top) {
+    static uint64_t reach(const Lane& s, const Lane& size, int eights, double more, double top) {
       uint64_t found = 0;
-      for (int i = 0; i < LANES / 8; i++) {
+      for (int i = 0; i < eights; i++) {
         const Eight most = s.eights()[i] + (size.eights()[i] * 0x1p-20 + more);
 #if defined(__AVX512F__)
         found |= (uint64_t)_mm512_cmp_pd_mask((__m512d)most, _mm512_set1_pd(top), _CMP_NLT_UQ) << 8 * i;

@@ -62,30 +62,31 @@ inline int compare(const Score& score, const double* query, const double* a, con
 // The score of one token of a side with 64 of the other, and the sizes of what was added. With r terms, each of them and
 // each sum rounded, the error is below (r + parts + 16) 2^-53 of that.
 // `apart`: sizes of what the features of the lanes are sums of, where they are no stored numbers.
-inline void bounded(const Score& score, const double* own, bool own_is_query, const Lane* lanes, double* out, double* size,
-                    const Lane* apart = nullptr) {
-  Eight total[LANES / 8] = {}, reach[LANES / 8] = {};
+template <int N>
+inline void bounded_as(const Score& score, const double* own, bool own_is_query, const Lane* lanes, double* out, double* size,
+                       const Lane* apart) {
+  Eight total[N] = {}, reach[N] = {};
   for (const Part& part : score.parts) {
-    Eight raw[LANES / 8] = {}, sizes[LANES / 8] = {};
+    Eight raw[N] = {}, sizes[N] = {};
     const bool both = size && !part.distance;
     for (int32_t f = part.at; f < part.at + part.query.count(); f++) {
       const double o = own[f];
       if (!part.distance && o == 0) continue;
       const Eight *x = lanes[f].eights(), *y = apart ? apart[f].eights() : x;
-      for (int i = 0; i < LANES / 8; i++) {
+      for (int i = 0; i < N; i++) {
         const Eight gap = x[i] - o;
         raw[i] += part.distance ? gap * gap : x[i] * o;
       }
-      for (int i = 0; both && i < LANES / 8; i++) sizes[i] += positive(y[i] * o);
+      for (int i = 0; both && i < N; i++) sizes[i] += positive(y[i] * o);
     }
     if (!part.side) {
       const double by = part.coefficient;
-      for (int i = 0; size && i < LANES / 8; i++) reach[i] += positive((both ? sizes[i] : raw[i]) * by);
-      for (int i = 0; i < LANES / 8; i++) total[i] += part.distance ? raw[i] * by : raw[i];
+      for (int i = 0; size && i < N; i++) reach[i] += positive((both ? sizes[i] : raw[i]) * by);
+      for (int i = 0; i < N; i++) total[i] += part.distance ? raw[i] * by : raw[i];
       continue;
     }
     const bool own_scale = (part.side == 1) == own_is_query;
-    for (int i = 0; i < LANES / 8; i++) {
+    for (int i = 0; i < N; i++) {
       const Eight scale = own_scale ? Eight{} + own[part.scale_at] : lanes[part.scale_at].eights()[i];
       if (size) reach[i] += positive((both ? sizes[i] : raw[i]) * part.coefficient * scale);
       Eight value = part.distance ? raw[i] * part.coefficient : raw[i];
@@ -94,6 +95,15 @@ inline void bounded(const Score& score, const double* own, bool own_is_query, co
   }
   std::memcpy(out, total, sizeof total);
   if (size) std::memcpy(size, reach, sizeof reach);
+}
+
+// `eights`: how many of the lanes are looked at.
+inline void bounded(const Score& score, const double* own, bool own_is_query, const Lane* lanes, double* out, double* size,
+                    const Lane* apart = nullptr, int eights = LANES / 8) {
+  if (eights > 4) bounded_as<8>(score, own, own_is_query, lanes, out, size, apart);
+  else if (eights > 2) bounded_as<4>(score, own, own_is_query, lanes, out, size, apart);
+  else if (eights > 1) bounded_as<2>(score, own, own_is_query, lanes, out, size, apart);
+  else bounded_as<1>(score, own, own_is_query, lanes, out, size, apart);
 }
 
 inline double share(const Score& score) { return (double)(score.terms + (int32_t)score.parts.size() + 18) * UNIT; }

@@ -170,59 +170,61 @@ const std::vector<Lane>& Problem::slot_of(Worker& worker, const Block& block, in
 }
 
 #if defined(__AVX512F__)
+inline __m512d eight(const float* from) { return _mm512_cvtps_pd(_mm256_loadu_ps(from)); }
+inline __m512d eight(const double* from) { return _mm512_loadu_pd(from); }
+
 // Eight columns that stand side by side.
-static void eight_columns(const Block& block, const float* from, int64_t step, Lane* out) {
+template <class Real>
+void eight_columns(const Block& block, const Real* from, int64_t step, Lane* out) {
   for (int e = 0; e < block.lanes(); e += 8) {
-    __m256 a[8], b[8];
-    for (int i = 0; i < 8; i++) a[i] = _mm256_loadu_ps(from + block.token(e + i) * step);
-    for (int i = 0; i < 8; i += 2) b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]), b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
-    for (int i = 0; i < 8; i += 4)
-      for (int j = 0; j < 2; j++) {
-        a[i + 2 * j] = _mm256_shuffle_ps(b[i + j], b[i + 2 + j], 0x44);
-        a[i + 2 * j + 1] = _mm256_shuffle_ps(b[i + j], b[i + 2 + j], 0xEE);
-      }
-    for (int i = 0; i < 4; i++) {
-      _mm512_store_pd(out[i].v + e, _mm512_cvtps_pd(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20)));
-      _mm512_store_pd(out[i + 4].v + e, _mm512_cvtps_pd(_mm256_permute2f128_ps(a[i], a[i + 4], 0x31)));
+    __m512d a[8], b[8];
+    for (int i = 0; i < 8; i++) a[i] = eight(from + block.token(e + i) * step);
+    for (int i = 0; i < 8; i += 2) b[i] = _mm512_unpacklo_pd(a[i], a[i + 1]), b[i + 1] = _mm512_unpackhi_pd(a[i], a[i + 1]);
+    for (int i = 0; i < 2; i++) {  // of what stands at even places, and at odd ones
+      a[0] = _mm512_shuffle_f64x2(b[i], b[i + 2], 0x88), a[1] = _mm512_shuffle_f64x2(b[i], b[i + 2], 0xDD);
+      a[2] = _mm512_shuffle_f64x2(b[i + 4], b[i + 6], 0x88), a[3] = _mm512_shuffle_f64x2(b[i + 4], b[i + 6], 0xDD);
+      _mm512_store_pd(out[i].v + e, _mm512_shuffle_f64x2(a[0], a[2], 0x88));
+      _mm512_store_pd(out[i + 2].v + e, _mm512_shuffle_f64x2(a[1], a[3], 0x88));
+      _mm512_store_pd(out[i + 4].v + e, _mm512_shuffle_f64x2(a[0], a[2], 0xDD));
+      _mm512_store_pd(out[i + 6].v + e, _mm512_shuffle_f64x2(a[1], a[3], 0xDD));
     }
   }
-  for (int c = 0; c < 8; c++) block.fill_up(out[c].v);
 }
 #endif
 
 // Columns that stand side by side, `step` numbers from token to token: every number is loaded once.
-static void columns(const Block& block, const float* from, int64_t step, int32_t count, Lane* out) {
+template <class Real>
+static void columns(const Block& block, const Real* from, int64_t step, int32_t count, Lane* out) {
+  int32_t c = 0;
 #if defined(__AVX512F__)
-  if (count == 8) return eight_columns(block, from, step, out);
-#endif
-  for (int e = 0; e < block.lanes(); e += 4) {
-    const float* row[4];
-    for (int i = 0; i < 4; i++) row[i] = from + block.token(e + i) * step;
-    int32_t c = 0;
-    for (; c + 4 <= count; c += 4) {
-#if defined(__SSE2__)
+  for (; c + 8 <= count; c += 8) eight_columns(block, from + c, step, out + c);
+#elif defined(__SSE2__)
+  for (; sizeof(Real) == 4 && c + 4 <= count; c += 4)
+    for (int e = 0; e < block.lanes(); e += 4) {
       __m128 line[4];
-      for (int i = 0; i < 4; i++) line[i] = _mm_loadu_ps(row[i] + c);
+      for (int i = 0; i < 4; i++) line[i] = _mm_loadu_ps((const float*)from + block.token(e + i) * step + c);
       _MM_TRANSPOSE4_PS(line[0], line[1], line[2], line[3]);
       for (int i = 0; i < 4; i++) {
         _mm_store_pd(out[c + i].v + e, _mm_cvtps_pd(line[i]));
         _mm_store_pd(out[c + i].v + e + 2, _mm_cvtps_pd(_mm_movehl_ps(line[i], line[i])));
       }
-#else
-      for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++) out[c + j].v[e + i] = (double)row[i][c + j];
-#endif
     }
-    for (; c < count; c++)
-      for (int i = 0; i < 4; i++) out[c].v[e + i] = (double)row[i][c];
+#endif
+  for (int e = 0; c < count && e < block.lanes(); e++) {
+    const Real* row = from + block.token(e) * step;
+    for (int32_t rest = c; rest < count; rest++) out[rest].v[e] = (double)row[rest];
   }
-  for (int32_t c = 0; c < count; c++) block.fill_up(out[c].v);
+  for (c = 0; c < count; c++) block.fill_up(out[c].v);
 }
 
 void Problem::rows(Worker& worker, const Block& block, const Rows& all, Lane* out, Lane* sizes) {
   const int32_t count = all.count();
-  if (all.plain && !sizes && !slots[all.slot].empty && type(all.slot).kind == DENSE && type(all.slot).single) {
-    columns(block, (const float*)slots[all.slot].now + all.column, type(all.slot).width, count, out);
+  if (all.plain && !slots[all.slot].empty && type(all.slot).kind == DENSE) {
+    const SlotType& kind = type(all.slot);
+    if (kind.single) columns(block, (const float*)slots[all.slot].now + all.column, kind.width, count, out);
+    else columns(block, (const double*)slots[all.slot].now + all.column, kind.width, count, out);
+    for (int32_t r = 0; sizes && r < count; r++)
+      for (int e = 0; e < LANES; e++) sizes[r].v[e] = std::fabs(out[r].v[e]);
     return;
   }
   for (int32_t r = 0; r < count; r++) row(worker, block, all, r, out[r].v, sizes ? sizes[r].v : nullptr);
@@ -410,6 +412,28 @@ struct Written {
   Written(Problem& problem, int32_t slot)
       : problem(problem), slot(slot), to(problem.room(slot)), width(problem.type(slot).width),
         single(problem.type(slot).single), uniform(problem.type(slot).kind == UNIFORM) {}
+
+  // Columns from the first on.
+  bool put(const Block& block, const Lane* from, int32_t count) const {
+    if (!uniform)
+      return single ? copy((float*)to + block.first * width, from, count, block.many)
+                    : copy((double*)to + block.first * width, from, count, block.many);
+    bool good = true;
+    for (int32_t c = 0; c < count; c++) good &= put(block, c, from[c].v);
+    return good;
+  }
+
+  template <class Real>
+  bool copy(Real* out, const Lane* from, int32_t count, int many) const {
+    bool good = true;
+    for (int e = 0; e < many; e++, out += width)
+      for (int32_t c = 0; c < count; c++) {
+        const Real number = (Real)from[c].v[e];
+        good &= number - number == 0;
+        out[c] = number;
+      }
+    return good;
+  }
 
   bool put(const Block& block, int32_t column, const double* from) const {
     if (uniform) return copy((double*)to + column, from, 1);
@@ -694,8 +718,8 @@ struct Write : Instruction {
               const double* more = out.data() + at * step + add.columns[c];
               for (int e = 0; e < block.many; e++) total[e] += more[e * step];
             }
-            if (!written.put(block, c, total)) good = false;
           }
+          if (!written.put(block, kept.data(), type.width)) good = false;
         }
       });
       if (!whole) return FAILED;

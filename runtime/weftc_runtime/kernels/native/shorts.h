@@ -22,15 +22,22 @@ struct InShorts {
   float factor;               // of a centred feature
   Lines<int16_t> rows;  // (TILE, 2 pairs)
   Lines<int32_t> tile;  // (pairs, TILE)
-  Lines<int32_t> names;  // 0, 1, ...
   alignas(64) int32_t one[TILE], two[TILE];  // best and second best of a span, with their names
   alignas(64) int32_t best[TILE] = {}, second[TILE] = {}, index[TILE] = {};
   alignas(64) float square[TILE] = {};  // |X|^2
 
   InShorts(int features, float factor)
       : features(features), pairs(pairs_of(features)), factor(factor), rows(TILE * 2 * (size_t)pairs),
-        tile(TILE * (size_t)pairs), names(SPAN * KEYS) {
-    for (int j = 0; j < SPAN * KEYS; j++) names[j] = j;
+        tile(TILE * (size_t)pairs) {}
+
+  // 0, 1, ..., the same for all.
+  static const int32_t* names() {
+    static Lines<int32_t> all = [] {
+      Lines<int32_t> made(SPAN * KEYS);
+      for (int j = 0; j < SPAN * KEYS; j++) made[j] = j;
+      return made;
+    }();
+    return all.data();
   }
 
 #if WEFTC_SHORTS
@@ -67,7 +74,7 @@ struct InShorts {
       const int last = std::min(blocks, first + SPAN);
       for (int b = first; b < last; b++)
         for (int p = 0; p < used; p += W * POINTS)
-          block(table + (size_t)b * pairs * KEYS, bias + (size_t)b * KEYS, names.data() + (b - first) * KEYS, p);
+          block(table + (size_t)b * pairs * KEYS, bias + (size_t)b * KEYS, names() + (b - first) * KEYS, p);
       for (int p = 0; p < used; p += W) merge(first, p);
     }
   }

@@ -493,12 +493,12 @@ struct Lazy : Instruction {
   }
 };
 
-template <bool Single>
+// Makes a tile of a group, N eights of tokens.
+template <bool Single, int N>
 void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, int32_t number, const Snapshot& snapshot) {
   const LazyGroup& group = problem.machine.groups[number];
   Worker::Making& making = worker.making[number];
   const int64_t keys = snapshot.keys.tokens;
-  const int eights = block.lanes() / 8;
   making.features.resize(group.score.features), making.scores.resize(keys), making.weights.resize(keys);
   made.slots.resize(group.slots.size());
   const Lane* features = problem.features_at(worker, block, group.score, true, making.features.data());
@@ -513,12 +513,12 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
     divided |= head.kind == NORMALIZE;
   }
   const Scorer scorer{group.score, snapshot.keys, false};
-  Eight peak[EIGHTS], mass[EIGHTS] = {}, size[EIGHTS] = {};
-  for (int i = 0; i < EIGHTS; i++) peak[i] = every(NONE);
+  Eight peak[N], mass[N] = {}, size[N] = {};
+  for (int i = 0; i < N; i++) peak[i] = every(NONE);
   for (int64_t k = 0; k < keys; k++) {
     Eight* to = making.scores[k].eights();
-    scorer(k, features, to, eights);
-    for (int i = 0; shifted && i < eights; i++) peak[i] = larger(to[i], peak[i]);
+    scorer.of<N>(k, features, to);
+    for (int i = 0; shifted && i < N; i++) peak[i] = larger(to[i], peak[i]);
   }
   const auto total = [&](const std::vector<Lane>& of, int i) {
     Exactly sum;
@@ -530,9 +530,9 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
     return sum.high + sum.low;
   };
   for (int64_t k = 0; weighed && k < keys; k++)
-    for (int i = 0; i < eights; i++)
+    for (int i = 0; i < N; i++)
       making.weights[k].eights()[i] = exps<Single>(making.scores[k].eights()[i] - peak[i]);
-  for (int i = 0; i < eights; i++) {
+  for (int i = 0; i < N; i++) {
     if (weighed) mass[i] = total(making.weights, i);
     if (divided) size[i] = total(making.scores, i);
   }
@@ -549,31 +549,31 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
     begun[which] = true;
     const auto put = [&](Lane& lane, const Eight* more) {
       Eight* to = lane.eights();
-      for (int i = 0; i < eights; i++) to[i] = first && covers ? more[i] : to[i] + more[i];
+      for (int i = 0; i < N; i++) to[i] = first && covers ? more[i] : to[i] + more[i];
     };
-    Eight some[EIGHTS];
+    Eight some[N];
     if (number) {
-      Eight found[EIGHTS];
-      for (int i = 0; i < eights; i++) found[i] = head.kind == BEST ? peak[i] : peak[i] + logs(mass[i]);
+      Eight found[N];
+      for (int i = 0; i < N; i++) found[i] = head.kind == BEST ? peak[i] : peak[i] + logs(mass[i]);
       for (int32_t c = 0; c < wide; c++) {
-        for (int i = 0; i < eights; i++) some[i] = head.factor[c] != 0 ? found[i] * head.factor[c] : Eight{};
+        for (int i = 0; i < N; i++) some[i] = head.factor[c] != 0 ? found[i] * head.factor[c] : Eight{};
         put(out[c], some);
       }
       continue;
     }
-    Eight by[EIGHTS];
-    for (int i = 0; i < eights; i++)
+    Eight by[N];
+    for (int i = 0; i < N; i++)
       by[i] = head.kind == SOFTMAX ? 1.0 / mass[i] : head.kind == NORMALIZE ? 1.0 / size[i] : every(1.0);
     for (int64_t k = 0; k < keys; k++) {
       const Eight* from = (head.kind == SOFTMAX ? making.weights[k] : making.scores[k]).eights();
-      for (int i = 0; i < eights; i++) some[i] = head.kind == EXPONENTIAL ? exps<Single>(from[i]) : from[i] * by[i];
+      for (int i = 0; i < N; i++) some[i] = head.kind == EXPONENTIAL ? exps<Single>(from[i]) : from[i] * by[i];
       if (head.names >= 0) {
         put(out[head.names + k], some);
         continue;
       }
       const double* value = snapshot.values[h].data() + k * wide;
       for (int32_t c = 0; c < wide; c++)
-        for (int i = 0; i < eights && value[c] != 0; i++) out[c].eights()[i] += some[i] * value[c];
+        for (int i = 0; i < N && value[c] != 0; i++) out[c].eights()[i] += some[i] * value[c];
     }
   }
   for (size_t s = 0; s < group.slots.size(); s++) {
@@ -582,10 +582,17 @@ void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, i
     if (!begun[s]) out.assign(type.width, Lane{});
     for (Lane& lane : out) {
       if (type.single)
-        for (int e = 0; e < 8 * eights; e++) lane.v[e] = (double)(float)lane.v[e];
-      block.fill_up(lane.v);
+        for (int e = 0; e < 8 * N; e++) lane.v[e] = (double)(float)lane.v[e];
+      std::fill(lane.v + 8 * N, lane.v + LANES, lane.v[block.many - 1]);
     }
   }
+}
+
+template <bool Single>
+void fill_as(Tile& made, Problem& problem, Worker& worker, const Block& block, int32_t number, const Snapshot& snapshot) {
+  const int eights = block.lanes() / 8;
+  const auto way = eights > 4 ? fill_as<Single, 8> : eights > 2 ? fill_as<Single, 4> : eights > 1 ? fill_as<Single, 2> : fill_as<Single, 1>;
+  way(made, problem, worker, block, number, snapshot);
 }
 
 }  // namespace

@@ -190,7 +190,6 @@ struct Scorer {
     else of<1>(token, lanes, out);
   }
 
- private:
   template <int N>
   __attribute__((always_inline)) inline void of(int64_t token, const Lane* lanes, Eight* out) const {
     const double* own = side.row(token);
@@ -201,6 +200,12 @@ struct Scorer {
       Eight raw[N] = {};
       for (int32_t f = 0; f < many; f++) add<N, true>(lanes[f], own[f], raw);
       for (int i = 0; i < N; i++) out[i] = raw[i] * part.coefficient;
+      return;
+    }
+    if (score.parts.size() == 1 && start[1] - start[0] == 1 && !score.parts[0].distance && !score.parts[0].side) {
+      const Eight* x = lanes[side.used[start[0]]].eights();
+      const double by = own[side.used[start[0]]], factor = score.parts[0].coefficient;
+      for (int i = 0; i < N; i++) out[i] = x[i] * by * factor;
       return;
     }
     for (int i = 0; i < N; i++) out[i] = Eight{};
