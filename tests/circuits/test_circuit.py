@@ -32,6 +32,21 @@ def test_every_edge_counts_and_no_other(name: str, scores: str) -> None:
     assert verdict.ok, verdict.text()
 
 
+def test_edges_of_a_head_that_attends_among_the_best_count() -> None:
+    text = """algorithm nearest
+tokens  i, l in points
+inputs  x[i] : R^2, z[i] : R^2, u[i] : R
+layer
+  a[i] = sum[l] softmax[l](-|x[i] - x[l]|^2 among lowest[l](|z[i] - z[l]|^2, 2)) * u[l]
+outputs a
+"""
+    found = circuit(weftc.compile(text), 1)
+    head = next(node.name for node in found.nodes if node.kind == "head")
+    assert {edge.port for edge in found.edges if (edge.source, edge.target) == ("input.z", head)} == {"q", "k"}
+    verdict = found.check(cases=4)
+    assert verdict.ok, verdict.text()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scores", SCORES)
 @pytest.mark.parametrize("name", NAMES)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 import weftc
 import weftc_runtime
@@ -21,10 +22,13 @@ from agreement import default_dims
 from planned_cases import compiled, plain, problem
 from weftc.compiling import checked_spec
 from weftc.core.errors import InputError
+from weftc.core.source import Source
 from weftc.files.locate import names
 from weftc.interop.exporting import export, loaded, module_of
 from weftc.interop.judging import judge_export
 from weftc.interop.writer import write
+from weftc.language.check.check import check
+from weftc.language.parse.parse import parse
 from weftc.variants import rotated
 
 NAMES = names("")
@@ -87,6 +91,33 @@ def test_a_plain_module_computes_what_the_model_computes(name: str, style: dict[
         torch.testing.assert_close(short, value, rtol=1e-9, atol=1e-9)
 
 
+AMONG = """algorithm nearest
+tokens  i, l in points
+inputs  x[i] : R^d, u[i] : R
+layer
+  a[i] = sum[l] softmax[l](-|x[i] - x[l]|^2 among lowest[l](|x[i] - x[l]|^2, 3)) * u[l]
+  b[i] = max[l] u[l] where i != l and u[l] > 0 among lowest[l](|x[i] - x[l]|^2, 40%) else 0
+outputs a, b
+"""
+
+
+def test_the_best_of_a_ranking_are_exported(tmp_path: Path) -> None:
+    checkpoint = weftc.compile(AMONG, dims={"d": 2})
+    rng = np.random.default_rng(4)
+    x, u = (torch.as_tensor(rng.normal(size=shape)) for shape in ((11, 2), (11,)))
+    want, model = weftc.load(checkpoint)(x=x, u=u), loaded(write(checkpoint))
+    got = model(x, u)
+    padded = model(F.pad(x, (0, 0, 0, 4)), F.pad(u, (0, 4)), points_mask=torch.arange(15) < 11)
+    for name in ("a", "b"):
+        torch.testing.assert_close(got[name], want[name])
+        torch.testing.assert_close(padded[name][:11], want[name])
+    assert got["margin"] > 0
+    tied = model(torch.zeros(11, 2, dtype=x.dtype), u)  # all are equally near
+    assert tied["margin"] > 0  # and that is exact: the first ones are kept
+    export(checkpoint, tmp_path / "nearest.py")
+    assert judge_export(checkpoint, check(parse(Source("nearest", AMONG))), tmp_path / "nearest.py", count=12).ok
+
+
 @pytest.mark.parametrize("name", ["gmm_em", "kmedoids", "trimmed_kmeans"])
 def test_a_rotated_model_is_exported_as_it_is(name: str) -> None:
     checkpoint = compiled(name)
@@ -139,8 +170,10 @@ def test_margin_tells_ties_from_clear_decisions() -> None:
     centers = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
     clear = torch.tensor([[-2.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
     tied = torch.tensor([[0.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
-    assert float(model(clear, centers, layers=1)["margin"]) > 0.1
-    assert float(model(tied, centers, layers=1)["margin"]) == 0.0
+    assert 0.1 < float(model(clear * 1.1, centers * 1.1, layers=1)["margin"]) < 1
+    assert float(model(tied * 1.1, centers * 1.1, layers=1)["margin"]) == 0.0
+    assert float(model(tied, centers, layers=1)["margin"]) > 0.1  # whole numbers: the tie is exact, the first wins
+    assert model(tied, centers, layers=1)["labels"].tolist() == [0, 1]
 
 
 def test_functions_of_torch_go_through_a_module() -> None:

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from weftc.circuits.circuit import Circuit, CircuitEdge, filled, is_noise, node_name, null_name
 from weftc.circuits.wiring import Operation, operations
-from weftc.core.errors import InputError
 from weftc.interop import parts
-from weftc_runtime.format.program import FFN, Attend, Embed, Head, Input, Mask, ProgramOutput, Score
+from weftc_runtime.format.program import FFN, Attend, Embed, Head, Input, Mask, ProgramOutput, Score, Weighting
 from weftc_runtime.reference.feed_forward import TOKENWISE
 
 Key = tuple[str, str, str]  # source, target, port
@@ -286,15 +285,17 @@ class _Run:
     def _eligible(self, head: Head, q: Tensor, k: Tensor) -> Tensor | None:
         found = None
         for mask in head.masks:
-            holds = self._holds(mask, head, q, k)
+            if mask.weighting is not None:
+                score = self._score(mask.score, head, q, k)
+                holds = _decided(mask.weighting, score, parts.everywhere(found, score))[0] > 0
+            else:
+                holds = self._holds(mask, head, q, k)
             found = holds if found is None else found & holds
         return found
 
     def _holds(self, mask: Mask, head: Head, q: Tensor, k: Tensor) -> Tensor:
         if mask.op == "other":
             return parts.different(q)
-        if mask.weighting is not None:
-            raise InputError(f"head {head.name} attends among the best keys: its circuit cannot be cut yet")
         score = self._score(mask.score, head, q, k)
         match mask.op:
             case ">":
@@ -316,19 +317,8 @@ class _Run:
             eligible = F.pad(eligible, (0, 1), value=True)
         none: Tensor | None = None
         match how.kind:
-            case "argmax" if how.ties == "within":
-                weights, none, _ = parts.argmax_within(score, eligible, torch.tensor(float(how.epsilon)).to(score))
-            case "argmax":
-                weights, none, _ = parts.argmax(score, eligible, how.ties)
-            case "top" if how.count is not None:
-                weights, none, _ = parts.best_count(score, eligible, how.count)
-            case "top":
-                assert how.percent is not None
-                share = how.percent
-                weights, none, _ = parts.best_percent(score, eligible, share.numerator, share.denominator)
-            case "normmax":
-                assert how.gamma is not None
-                weights, none, _ = parts.normmax(score, eligible, torch.tensor(float(how.gamma)).to(score))
+            case "argmax" | "top" | "normmax":
+                weights, none = _decided(how, score, eligible)
             case "normalize":
                 weights, none, _ = parts.normalize(score, eligible)
             case "sum":
@@ -366,6 +356,20 @@ class _Run:
             case "number":
                 return columns[..., 0]
         return columns
+
+
+def _decided(how: Weighting, score: Tensor, eligible: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights of a weighting that decides, and which queries have no key."""
+    if how.kind == "argmax" and how.ties == "within":
+        return parts.argmax_within(score, eligible, torch.tensor(float(how.epsilon)).to(score))[:2]
+    if how.kind == "argmax":
+        return parts.argmax(score, eligible, how.ties)[:2]
+    if how.count is not None:
+        return parts.best_count(score, eligible, how.count)[:2]
+    if how.percent is not None:
+        return parts.best_percent(score, eligible, how.percent.numerator, how.percent.denominator)[:2]
+    assert how.gamma is not None
+    return parts.normmax(score, eligible, torch.tensor(float(how.gamma)).to(score))[:2]
 
 
 def _constant(embed: Embed, tokens: int, sizes: Mapping[str, int | None]) -> Tensor:

@@ -237,6 +237,18 @@ def different(queries: Tensor) -> Tensor:
     return ~torch.eye(queries.shape[-2], dtype=torch.bool, device=queries.device)
 
 
+def exact(a: Tensor, b: Tensor) -> Tensor:
+    """Whether products and differences of these round nothing: short binary fractions, such as positions and names."""
+    largest = (2.0**-20 / torch.finfo(a.dtype).eps / max(a.shape[-1], 1)) ** 0.5
+    every = torch.cat([a.reshape(-1), b.reshape(-1)])
+    return torch.all((every * 16 == (every * 16).round()) & (every.abs() <= largest))
+
+
+def unless_exact(exactly: Tensor, clear: Tensor) -> Tensor:
+    """How clear a decision is: beyond doubt where nothing was rounded."""
+    return torch.where(exactly, torch.full_like(clear, torch.inf), clear)
+
+
 def nearest_zero(score: Tensor) -> Tensor:
     """How clear a comparison with 0 is, relative to the largest score."""
     size = score.abs().reshape(-1).amax(0)

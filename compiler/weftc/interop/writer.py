@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weftc.circuits.wiring import DerivedOrder
 from weftc.core.errors import InputError
 from weftc.interop import parts
-from weftc_runtime.format.program import FFN, Attend, Embed, Head, Input, Mask, Program, Score
+from weftc_runtime.format.program import FFN, HARD, Attend, Embed, Head, Input, Mask, Program, Score, Weighting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -395,20 +395,27 @@ class _Writer:
                 carried = self.linear(z, attend.carry[stream.name]) if stream.name in attend.carry else z
                 self.say(f"{z} = {' + '.join([carried, *added.get(stream.name, [])])}", indent)
 
-    def _score(self, score: Score, name: str, q: str, k: str, indent: int) -> None:
-        """Says a score, one line per matrix."""
+    def _score(self, score: Score, name: str, q: str, k: str, indent: int, decides: bool = False) -> None:
+        """Says a score, one line per matrix. `decides`: and whether it is computed without rounding, `exactly`."""
+        decides = decides and self._may_be_exact(score)
         if not score.parts:
             self.say(f"{name} = torch.zeros_like({q}[..., :1] + {k}[..., :1].transpose(-1, -2))", indent)
+        if decides:
+            self.say("exactly = one.flatten()[0] == 1", indent)
         for number, part in enumerate(score.parts):
             kind = self.part("squared_distance" if part.kind == "l2" else "inner_product")
             self.say(f"q, k = {self.linear(q, part.q)}, {self.linear(k, part.k)}", indent)
             term = f"{kind}(q, k)"
+            if decides:
+                self.say(f"exactly = exactly & {self.part('exact')}(q, k)", indent)
             if part.coefficient is not None:
                 term = f"{self.tensor(part.coefficient)} * {term}"
             if part.scale is not None:
                 side, row = part.scale
                 factor = self.linear(q, row) if side == "query" else f"{self.linear(k, row)}.transpose(-1, -2)"
                 self.say(f"factor = {factor}", indent)
+                if decides:
+                    self.say(f"exactly = exactly & {self.part('exact')}(factor, factor)", indent)
                 term = f"{term} * factor"
             if part.factors:
                 plain = f"{name}_{number}"
@@ -420,9 +427,34 @@ class _Writer:
                 term = f"{term} * {FUNCTIONS[function.function].format(inside)}"
             self.say(f"{name} = {f'{name} + ' if number else ''}{term}", indent)
 
+    def _may_be_exact(self, score: Score) -> bool:
+        """Whether a score of short binary fractions is one: no function, and short coefficients."""
+        coefficients = [float(self.arrays[part.coefficient]) for part in score.parts if part.coefficient is not None]
+        return not score.functions and all(c * 16 == round(c * 16) and abs(c) <= 16 for c in coefficients)
+
+    def _margin(self, score: Score, clear: str, indent: int) -> None:
+        """Says how clear a decision by a score was."""
+        told = f"{self.part('unless_exact')}(exactly, {clear})" if self._may_be_exact(score) else clear
+        self.say(f"margins.append({told})", indent)
+
     def _eligible(self, head: Head, q: str, k: str, indent: int) -> bool:
         """Says which keys count (`eligible` None: all); whether masks of the file restrict them."""
-        terms = [self._condition(mask, q, k, indent) for mask in head.masks]
+        terms: list[str] = []
+        for mask in head.masks:
+            if mask.weighting is None:
+                terms.append(self._condition(mask, q, k, indent))
+                continue
+            self._there(head, terms, indent)
+            name = self._compared(mask, q, k, indent)
+            self.say(f"eligible = {self.part('everywhere')}(eligible, {name})", indent)
+            self.say(f"best, _, clear = {self._decided(mask.weighting, name)}", indent)
+            self._margin(mask.score, "clear", indent)
+            terms = ["eligible", "(best > 0)"]
+        self._there(head, terms, indent)
+        return bool(terms)
+
+    def _there(self, head: Head, terms: list[str], indent: int) -> None:
+        """Says `eligible`: the keys that there are, and that meet conditions."""
         self.say(f"eligible = {' & '.join(terms) or None}", indent)
         if self.program.stream(head.keys).size is None:
             mask = self.mask_name(head.keys)
@@ -431,17 +463,19 @@ class _Writer:
                 there = f"F.pad({there}, (0, 1), value=True)"
             self.say(f"if {mask} is not None:", indent)
             self.say(f"eligible = eligible & {there}" if terms else f"eligible = {there}", indent + 1)
-        return bool(terms)
 
     def _condition(self, mask: Mask, q: str, k: str, indent: int) -> str:
         if mask.op == "other":
             return f"{self.part('different')}({q})"
-        if mask.weighting is not None:
-            raise InputError("a head that attends among the best keys of a ranking cannot be exported yet")
-        name = self.names.of("compared", f"compared_{len(self.names.known)}")
-        self._score(mask.score, name, q, k, indent)
-        self.say(f"margins.append({self.part('nearest_zero')}({name}))", indent)
+        name = self._compared(mask, q, k, indent)
+        self._margin(mask.score, f"{self.part('nearest_zero')}({name})", indent)
         return f"({name} {mask.op} 0)"
+
+    def _compared(self, mask: Mask, q: str, k: str, indent: int) -> str:
+        """Says the score of a condition; its name."""
+        name = self.names.of("compared", f"compared_{len(self.names.known)}")
+        self._score(mask.score, name, q, k, indent, decides=True)
+        return name
 
     def _head(self, head: Head, name: str, indent: int) -> None:
         q, k = self.stream(head.query), self.stream(head.keys)
@@ -502,37 +536,43 @@ class _Writer:
     def _weights(self, head: Head, q: str, k: str, indent: int) -> bool:
         """Says `weights` (one number per query for lse and max); whether it says `none` too."""
         how = head.weighting
-        self._score(head.score, "score", q, k, indent)
-        self.say(f"eligible = {self.part('everywhere')}(eligible, score)", indent)
         own = head.self_key
+        decides = how.kind in ("argmax", "top") and how.ties != "within" and (own is None or own.row is None)
+        self._score(head.score, "score", q, k, indent, decides)
+        self.say(f"eligible = {self.part('everywhere')}(eligible, score)", indent)
         if own is not None and own.row is not None:
             self.say(f"score = torch.cat([score, {self.linear(q, own.row)}], -1)", indent)
             self.say("eligible = F.pad(eligible, (0, 1), value=True)", indent)
+        if how.kind not in (*HARD, "normalize"):
+            words = {"sum": "plain_sum", "exp": "exponential", "lse": "log_sum_exp", "max": "largest"}
+            word = self.part(words.get(how.kind, how.kind))
+            alone = how.kind in ("sum", "exp")
+            self.say(f"weights{'' if alone else ', none'} = {word}(score, eligible)", indent)
+            return not alone
+        self.say(f"weights, none, clear = {self._decided(how, 'score')}", indent)
+        if decides:
+            self._margin(head.score, "clear", indent)
+        else:
+            self.say("margins.append(clear)", indent)
+        return True
+
+    def _decided(self, how: Weighting, score: str) -> str:
+        """Weights, which queries have no key, and how clear that was."""
         match how.kind:
             case "argmax" if how.ties == "within":
-                decided = f"{self.part('argmax_within')}(score, eligible, {_number(how.epsilon)})"
+                return f"{self.part('argmax_within')}({score}, eligible, {_number(how.epsilon)})"
             case "argmax":
-                decided = f"{self.part('argmax')}(score, eligible, {how.ties!r})"
+                return f"{self.part('argmax')}({score}, eligible, {how.ties!r})"
             case "top" if how.count is not None:
-                decided = f"{self.part('best_count')}(score, eligible, {how.count})"
+                return f"{self.part('best_count')}({score}, eligible, {how.count})"
             case "top":
                 assert how.percent is not None
                 share = f"{how.percent.numerator}, {how.percent.denominator}"
-                decided = f"{self.part('best_percent')}(score, eligible, {share})"
+                return f"{self.part('best_percent')}({score}, eligible, {share})"
             case "normmax":
                 assert how.gamma is not None
-                decided = f"{self.part('normmax')}(score, eligible, {_number(how.gamma)})"
-            case "normalize":
-                decided = f"{self.part('normalize')}(score, eligible)"
-            case kind:
-                words = {"sum": "plain_sum", "exp": "exponential", "lse": "log_sum_exp", "max": "largest"}
-                word = self.part(words.get(kind, kind))
-                alone = kind in ("sum", "exp")
-                self.say(f"weights{'' if alone else ', none'} = {word}(score, eligible)", indent)
-                return not alone
-        self.say(f"weights, none, clear = {decided}", indent)
-        self.say("margins.append(clear)", indent)
-        return True
+                return f"{self.part('normmax')}({score}, eligible, {_number(how.gamma)})"
+        return f"{self.part('normalize')}({score}, eligible)"
 
     # ---- what comes out ----------------------------------------------------------------------------------------------
 
