@@ -127,8 +127,9 @@ def test_a_damaged_library_is_never_loaded_and_built_anew(damage: str, copying: 
     assert len(list(copying.iterdir())) == 2  # and a lock
 
 
-def test_a_library_cut_off_does_not_kill_later_processes(copying: Path) -> None:
-    cut(0.5)(building.built())
+@pytest.mark.parametrize("damage", ["cut off at 0", "cut off at 0.5", "cut off at 0.8", "a bit flipped"])
+def test_a_damaged_library_does_not_kill_later_processes(damage: str, copying: Path) -> None:
+    DAMAGE[damage](building.built())
     code = (
         "import sys; from weftc_runtime.kernels.native.library import library;"
         "sys.exit((library(build=False) is not None) + 2 * (library() is None))"

@@ -1,4 +1,4 @@
-"""A device without float64, in a process of its own: torch cannot forget a device once it knows it."""
+"""Pretended devices, each in a process of its own: torch cannot forget a device once it knows it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parents[1]
 
 
-def test_models_on_a_device_without_float64() -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "on_small_device.py")]
-    done = subprocess.run(words, cwd=HERE.parent, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("kind", ["small", "wide"])
+def test_models_on_a_device_without_float64_and_on_one_that_has_it(kind: str) -> None:
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*words, str(HERE / f"on_{kind}_device.py")], cwd=HERE.parent, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -369,7 +369,7 @@ def apart(cx: Context, p: Poly) -> Poly:
 def stored(cx: Context, p: Poly) -> Poly:
     """Tabulates what stands where only stored values may: weights, exponentials, distances that are multiplied."""
     p = beside_distances(cx, p)
-    far = crowded_distances(p)
+    far = crowded_distances(p) | (set() if cx.deciding else scaled_distances(p))
     if any(cx.tokens(i) for i in p.axes):
         p = p.replace(lambda a: tabulate(cx, Poly.atom(a)) if a in far else None)
 
@@ -394,6 +394,17 @@ def crowded_distances(p: Poly) -> set[Atom]:
         for scalars, _ in p.terms
         for a, n in scalars
         if isinstance(a, KeptDistance) and (n != 1 or any(crowds(b) for b, _ in scalars if b != a))
+    }
+
+
+def scaled_distances(p: Poly) -> set[Atom]:
+    """Distances times factors of both of their tokens: a part of a score has a factor of one."""
+    return {
+        a
+        for scalars, _ in p.terms
+        for a, _ in scalars
+        if isinstance(a, KeptDistance)
+        and axes(a) <= frozenset().union(*(axes(b) for b, _ in scalars if b != a and len(axes(b)) == 1))
     }
 
 
