@@ -165,6 +165,21 @@ def test_mahalanobis_kmeans_finds_the_precision_and_the_long_clusters() -> None:
     np.testing.assert_allclose(found["precision"], np.linalg.inv(spread / np.trace(spread)), rtol=1e-8, atol=1e-8)
 
 
+def test_kernel_pca_whitening_and_conjugate_gradients_are_those_of_the_books() -> None:
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    rng = np.random.default_rng(14)
+    x = rng.normal(size=(12, 2)) * [3, 1]
+    theirs = decomposition.KernelPCA(1, kernel="rbf", gamma=0.5).fit_transform(x)[:, 0]
+    ours = run("kernel_pca", 400, {"width": 2}, x=x, v=rng.normal(size=12))["scores"]
+    np.testing.assert_allclose(np.abs(ours), np.abs(theirs), rtol=1e-6, atol=1e-8)
+    white = run("zca_whitening", 40, x=x)["white"]
+    spread, turned = np.linalg.eigh(np.cov(x.T, bias=True))
+    np.testing.assert_allclose(white, (x - x.mean(0)) @ turned / np.sqrt(spread) @ turned.T, rtol=1e-8, atol=1e-8)
+    square = rng.normal(size=(2, 2))
+    a, b = square @ square.T + np.eye(2), rng.normal(size=2)
+    np.testing.assert_allclose(run("conjugate_gradient", 2, A=a, b=b)["x"][0], np.linalg.solve(a, b), rtol=1e-9)
+
+
 def test_the_spectral_cut_is_that_of_the_second_eigenvector() -> None:
     rng = np.random.default_rng(11)
     x = rng.normal(size=(30, 2)) + np.repeat([[0, 0], [5, 0]], 15, axis=0)

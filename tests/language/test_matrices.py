@@ -35,6 +35,12 @@ WANTED = {
     "v[i] = y[i]^T * A * x[i]": np.einsum("ni,ij,nj->n", Y, A, X),
     "v[i] = <A, y[i] * x[i]^T>": np.einsum("ni,ij,nj->n", Y, A, X),
     "v[i] = y[i]^T * y[i] + trace(B) + |A|^2": (Y**2).sum(1) + np.trace(B) + (A**2).sum(),
+    "v[i] = [[1, -2], [0, 1/3], [0, 0]] * x[i]": X @ np.array([[1, -2], [0, 1 / 3], [0, 0]]).T,
+    "v[i] = [[1, trace(B)], [0, |x[i]|^2]]^T * B * x[i]": np.stack(
+        [X @ B[0], np.trace(B) * (X @ B[0]) + (X**2).sum(1) * (X @ B[1])], 1
+    ),
+    "v = A * [[1, -2], [1/2, 0]] * B": A @ np.array([[1, -2], [0.5, 0]]) @ B,
+    "v[i] = exp(x[i]) ./ sqrt(1/2 * [[2, 0], [0, 2]] * exp(x[i]))": np.sqrt(np.exp(X)),
     "v = A * M": A @ M,
     "v = A^T * A - B^T": A.T @ A - B.T,
     "v = mean[i] y[i] * x[i]^T": np.einsum("ni,nj->ij", Y, X) / 4,
@@ -49,11 +55,14 @@ WANTED = {
 @pytest.mark.parametrize("line", WANTED)
 def test_is_what_numpy_makes_of_it(line: str) -> None:
     text, data = FRAME.format(line), {"A": A, "B": B, "x": X, "y": Y}
+    dims = {"d": 2, "m": 3}
+    if "[[" in line:
+        text, dims = text.replace(": d", ": 2").replace("x d", "x 2").replace("^d", "^2").replace("^m", "^3"), {}
     wanted = np.asarray(WANTED[line])
     meant = np.asarray(weftc.interpret(text, data, layers=1)["v"])
     assert np.allclose(meant.reshape(wanted.shape), wanted, atol=1e-12)
     for scores in ("l2", "dot"):
-        made = weftc.compile(text, {"d": 2, "m": 3}, scores=scores)  # type: ignore[arg-type]
+        made = weftc.compile(text, dims, scores=scores)  # type: ignore[arg-type]
         for backend in ("reference", "planned"):
             found = weftc.load(made, backend=backend)(**data, layers=1)["v"].numpy()
             assert np.allclose(found.reshape(wanted.shape), wanted, atol=1e-12), (scores, backend)

@@ -1,4 +1,4 @@
-"""Heads whose weights are functions of scores run in tiles on the planned machine, and give what the reference gives."""
+"""Heads that weigh by functions of scores run in tiles on the planned machine, and give what the reference gives."""
 
 from __future__ import annotations
 

@@ -252,6 +252,14 @@ class Transpose:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """`[[1, a], [0, 1]]`: a matrix by its rows. The parser spells it out."""
+
+    span: Span
+    rows: tuple[tuple[Expr, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixCall:
     """`trace(A)`, `diag(v)`. The parser spells it out."""
 
@@ -260,7 +268,7 @@ class MatrixCall:
     body: Expr
 
 
-Node: TypeAlias = Expr | Condition | Ties | ReadAt | Transpose | MatrixCall
+Node: TypeAlias = Expr | Condition | Ties | ReadAt | Transpose | Rows | MatrixCall
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -269,6 +277,7 @@ def children(node: Node) -> Iterator[Node]:
         value = getattr(node, name)
         if isinstance(value, tuple):
             yield from (v for v in value if hasattr(v, "span"))
+            yield from (v for row in value if isinstance(row, tuple) for v in row)
         elif hasattr(value, "span"):
             yield value
 

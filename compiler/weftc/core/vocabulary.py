@@ -20,7 +20,7 @@ class FunctionTraits:
 
     meaning: str
     domain: Literal["all numbers", "positive", "nonnegative"] = "all numbers"
-    vectors: Literal["refused", "each", "whole"] = "refused"
+    vectors: Literal["each", "whole"] = "each"
     numbers: bool = True
     increasing: bool = False
     sign: Literal["any", "nonnegative", "positive"] = "any"
@@ -50,11 +50,11 @@ FUNCTIONS: Mapping[str, FunctionTraits] = {
     "log": FunctionTraits("the natural logarithm", domain="positive", increasing=True, zero=1.0),
     "exp": FunctionTraits("the exponential", increasing=True, sign="positive"),
     "sqrt": FunctionTraits("the square root", domain="nonnegative", increasing=True, sign="nonnegative", zero=0.0),
-    "relu": FunctionTraits("t where t > 0, else 0", vectors="each", sign="nonnegative", zero=0.0),
-    "tanh": FunctionTraits("the hyperbolic tangent", vectors="each", increasing=True, zero=0.0),
-    "abs": FunctionTraits("t without its sign", vectors="each", sign="nonnegative", zero=0.0),
-    "sigmoid": FunctionTraits("1 / (1 + exp(-t))", vectors="each", increasing=True, sign="positive"),
-    "softplus": FunctionTraits("log(1 + exp(t))", vectors="each", increasing=True, sign="positive"),
+    "relu": FunctionTraits("t where t > 0, else 0", sign="nonnegative", zero=0.0),
+    "tanh": FunctionTraits("the hyperbolic tangent", increasing=True, zero=0.0),
+    "abs": FunctionTraits("t without its sign", sign="nonnegative", zero=0.0),
+    "sigmoid": FunctionTraits("1 / (1 + exp(-t))", increasing=True, sign="positive"),
+    "softplus": FunctionTraits("log(1 + exp(t))", increasing=True, sign="positive"),
     "unit": FunctionTraits("v / |v|", vectors="whole", numbers=False),
 }
 WEIGHTINGS: Mapping[str, WeightingTraits] = {

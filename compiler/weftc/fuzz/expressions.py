@@ -41,7 +41,11 @@ from weftc.fuzz.vocabulary import COUNTED, SHARE, Vocabulary
 from weftc.language.parse.globals import LAYER
 
 NUMBER_FUNCTIONS = tuple(word for word, traits in FUNCTIONS.items() if traits.numbers)
-VECTOR_FUNCTIONS = tuple(word for word, traits in FUNCTIONS.items() if traits.vectors == "each")
+VECTOR_FUNCTIONS = tuple(  # exp grows too fast, and signs of vectors are not known
+    word
+    for word, traits in FUNCTIONS.items()
+    if traits.vectors == "each" and traits.domain == "all numbers" and word != "exp"
+)
 CONSTANTS = (0.5, 1.0, 2.0, 3.0, 0.25, 0.1)
 NEAR = (0.12345678, 0.12345699, 1.0000001, 1.0000002, 1000000.1, 1000000.4, 0.3333333333333333, 0.33333333333333337)
 LONG = (5, 6, 7, 8, 12)  # terms of a long sum

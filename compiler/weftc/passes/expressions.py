@@ -51,7 +51,7 @@ from weftc.passes.polynomial import (
     weigh,
 )
 from weftc.passes.ratios import divide, token_of, within_domain
-from weftc.passes.scores import RESCALE
+from weftc.passes.scores import RESCALE, constants
 from weftc.passes.sums import STORE_FIRST, mask_axes, query_of, sum_over
 from weftc.passes.symbols import coordinate_of, place_of, symbol_vector
 from weftc.passes.written_out import pinned_read, rows_written_out, sum_written_out
@@ -155,6 +155,8 @@ def _product(cx: Context, node: Node) -> Poly:
                 return left * right
             if left.terms == right.terms and not left.width:
                 return _square(cx, left)
+            if any(side.terms and all(constants(v) for _, v in side.terms) for side in (left, right)):
+                return left * right  # with constant vectors: entries of a matrix
             return _factor(cx, left, right) * _factor(cx, right, left)
         case "entries":
             return entries_product(cx, _factor(cx, left), _factor(cx, right))
@@ -321,6 +323,11 @@ def _function(cx: Context, node: Node) -> Poly:
     if name == "unit":
         return _unit(cx, poly(cx, body), None)
     if cx.guarded and not in_domain(name, body):
+        if body.shape.width is not None:
+            message = f"an `else` around {name} of a vector has no attention form"
+            raise NoAttentionForm(
+                message, f"one coordinate after the other: y[i,e] = {name}(x[i,e]) else 0", code="L303"
+            )
         return _apply(cx, name, within_domain(cx, name, poly(cx, body)))
     return _apply(cx, name, poly(cx, body))
 

@@ -76,7 +76,7 @@ def cleared(score: NormalScore) -> tuple[NormalScore, int]:
 
 def linear_form(cx: Context, p: Poly, i: Axis) -> Form:
     """A polynomial of stored values of token i as a linear form over the slots of its stream."""
-    terms = []
+    terms, entries = [], dict[int, list[tuple[NormalSlot, Fraction]]]()
     for (scalars, vector), c in expand_distances(p).frozen:
         for atom in [a for a, _ in scalars] + ([vector] if vector else []):
             if len(axes(atom)) > 1 and i in axes(atom):
@@ -85,8 +85,27 @@ def linear_form(cx: Context, p: Poly, i: Axis) -> Form:
                 other = cx.said(axes(atom) - {i})
                 message = f"this reads token {other} outside a sum, mean or weighting over it"
                 raise NoAttentionForm(message, crowded=True)
+        known = constants(vector) if scalars else None
+        if known is not None:  # a number times a constant vector: an entry of a matrix for every coordinate
+            slot = cx.slot_for(i.set, scalars)
+            for at, constant in enumerate(known):
+                entries.setdefault(at, []).append((slot, c * constant))
+            continue
         terms.append((cx.slot_for(i.set, scalars, (vector,) if vector else ()), c))
+    if entries:
+        rows = tuple(form(entries[at]) for at in range(len(entries)))
+        terms.append((cx.derive(i.set, len(rows), Map("stack", forms=rows)), Fraction(1)))
     return form(terms)
+
+
+def constants(vector: VectorAtom | None) -> list[Fraction] | None:
+    """The coordinates of a vector that is the same for all tokens, known when the spec compiles."""
+    made = vector.slot.content if isinstance(vector, Vector) else None
+    if not isinstance(made, Map) or made.function != "stack" or made.a is not None:
+        return None
+    if not all(slot.is_one for terms in made.forms for slot, _ in terms):
+        return None
+    return [sum((c for _, c in terms), Fraction(0)) for terms in made.forms]
 
 
 def score_of(

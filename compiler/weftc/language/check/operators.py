@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weftc.core import syntax as ast
 from weftc.core.types import Type
 from weftc.core.vocabulary import FUNCTIONS
-from weftc.core.words import declared_at, joined, width_words
+from weftc.core.words import declared_at, width_words
 from weftc.language.check.constants import is_zero
 from weftc.language.check.ranges import Range
 from weftc.language.check.simplex import same
@@ -159,11 +159,6 @@ def _call(typing: Typing, expr: ast.Call, body: Type) -> Type | None:
         return None
     if traits.vectors == "whole":
         return Type(body.width, body.indices, expr)
-    if vector and traits.vectors == "refused":
-        able = joined(word for word, known in FUNCTIONS.items() if known.vectors != "refused")
-        note = f"{able} take vectors" + ("; |v| is the length of v" if name == "sqrt" else "")
-        typing.problems.add("C229", expr.span, f"{name} needs a number", f"this is {width_words(body.width)}", note)
-        return None
     known = Range() if vector else typing.range(expr.body)
     if (traits.domain == "positive" and known.high <= 0) or (traits.domain == "nonnegative" and known.high < 0):
         where = "positive" if traits.domain == "positive" else ">= 0"

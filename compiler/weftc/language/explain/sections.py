@@ -100,7 +100,8 @@ def equals(t: Trouble) -> bool:
         return _equation(t)
     if section in ("param", "learn") and t.token.text == ":":
         how = f"as in: {section} tau = 90 in [0, 100)"
-        return t.say("P129", "a parameter has no type", "parameters are numbers", how)
+        matrix = "a matrix is a let, as in let W = [[1, 2], [0, 1]], or an input: inputs W : R^m x d"
+        return t.say("P129", "a parameter has no type", "parameters are numbers", how, matrix)
     if section == "state" and t.allows("="):
         how = "as in: state u[i] : R = 0"
         return t.say("P128", "a state field needs its start", "expected = behind this", how, span=t.behind())

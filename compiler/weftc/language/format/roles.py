@@ -29,9 +29,9 @@ Role = Literal[
 ]
 CLAUSES = ("else", "where", "among", "weighted", "by", "ties", "noise", "and")
 OPERATORS = ("+", "-", "*", "/", ".*", "./", "<", "<=", ">", ">=", "!=")
-VALUES = ("NAME", "INT", "NUMBER", "STRING", "R")
+VALUES = ("NAME", "INT", "NUMBER", "STRING", "R", "TRANSPOSED")
 PREFIXES = ("REDUCTION", "WEIGHTING")
-CALLED = ("FUNCTION", "OF_TWO", "NAME", "RANDOM", "COUNT", "INDEX")
+CALLED = ("FUNCTION", "OF_TWO", "OF_MATRIX", "ONEHOT", "NAME", "RANDOM", "COUNT", "INDEX")
 
 
 class Placed(NamedTuple):

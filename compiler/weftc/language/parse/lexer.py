@@ -51,6 +51,7 @@ _LEXEME = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _CALLED = re.compile(r"[ \t]*\(")
+_OPENS_ROW = re.compile(r"[ \t]*\[")
 _SIZE = re.compile(r"[ \t]+\w")
 _IS_SET = re.compile(r"[ \t\r\n\f]*[=~]")
 _STRANGE = re.compile(r"[^ -~\t\r\n\f]+")
@@ -149,6 +150,8 @@ def tokenize(text: str, terminals: Mapping[str, str], problems: Problems) -> lis
             type_ = "INT" if lexeme.isdigit() else "NUMBER"
             if not _number(lexeme, found.start(), problems):
                 lexeme = "1"  # parsing goes on; nothing may compute what was refused
+        elif lexeme == "[" and _OPENS_ROW.match(text, at):
+            type_ = "ROWS"
         else:
             type_ = PHRASES.get(str(kind)) or terminals[lexeme]
         append(Token(type_, lexeme, found.start(), at))

@@ -51,7 +51,7 @@ Part: TypeAlias = Any  # an expression, perhaps one of a matrix
 def with_matrices(spec: ast.Spec, problems: Problems) -> ast.Spec:
     """The spec in which every matrix is written as its rows."""
     declared = any(f.type.kind == "matrix" for f in (*spec.inputs, *spec.state))
-    written = any(isinstance(node, ast.Transpose | ast.MatrixCall) for node in nodes(spec))
+    written = any(isinstance(node, ast.Transpose | ast.Rows | ast.MatrixCall) for node in nodes(spec))
     return _Matrices(spec, problems).spec() if declared or written else spec
 
 
@@ -177,6 +177,10 @@ class _Matrices:
                 return MatrixShape("vector")
             case ast.Transpose(body=body):
                 of = self.shape(body)
+                if isinstance(body, ast.Weigh):
+                    message = f"does the score of this {body.kind} end before the ^T?"
+                    how = f"for a score that goes on write {body.kind}[{body.index}](...) around all of it"
+                    raise self.say("P143", message, body.span, "a weighting before ( is a call", how)
                 if of.kind == "number":
                     how = "an exponent is a whole number, as in a^2"
                     raise self.say("P150", "a number has no transpose", node.span, "this is a number", how)
@@ -186,6 +190,8 @@ class _Matrices:
                 return (
                     MatrixShape("vector", of.rows) if of.kind == "matrix" else MatrixShape("matrix", of.rows, of.rows)
                 )
+            case ast.Rows(rows=rows):
+                return MatrixShape("matrix", len(rows), len(rows[0]))
             case ast.Power(base=base):
                 of = self.shape(base)
                 return of if of.kind == "matrix" else NUMBER
@@ -356,6 +362,10 @@ class _Matrices:
                 return self.times(body, here)
             case ast.MatrixCall(body=body):
                 return ast.Binary(span, "*", ast.Inner(span, self.value(body), here), here)
+            case ast.Rows(rows=rows):
+                of_rows = [self._combined(row, span) for row in rows]
+                picked = [ast.Inner(span, here, _constant(q, len(rows), span)) for q in range(len(rows))]
+                return _total([ast.Binary(span, "*", a, b) for a, b in zip(picked, of_rows, strict=True)])
             case ast.Power(base=base, exponent=exponent):
                 return self.row(self._repeated(base, exponent, span), at)
             case ast.Binary(op="*", left=left, right=right):
@@ -392,6 +402,8 @@ class _Matrices:
                 return self.times(self.lets[name].body, v)
             case ast.Transpose(body=body):
                 return self.transposed_times(body, v)
+            case ast.Rows(rows=rows):
+                return self._entries(rows, v, span)
             case ast.Binary(op="*", left=left, right=right) if self.shape(right).kind == "row":
                 return ast.Binary(span, "*", ast.Inner(span, self.column(right), v), self.value(left))
         found = self._applied(node, v, self.times, first="right")
@@ -411,6 +423,8 @@ class _Matrices:
                 return self.transposed_times(self.lets[name].body, v)
             case ast.Transpose(body=body):
                 return self.times(body, v)
+            case ast.Rows(rows=rows):
+                return self._entries(tuple(zip(*rows, strict=True)), v, span)
             case ast.Binary(op="*", left=left, right=right) if self.shape(right).kind == "row":
                 return ast.Binary(span, "*", ast.Inner(span, self.value(left), v), self.column(right))
         found = self._applied(node, v, self.transposed_times, first="left")
@@ -446,6 +460,23 @@ class _Matrices:
             case ast.Binary(op="+" | "-" as op, left=left, right=right):
                 return ast.Binary(span, op, times(left, v), times(right, v))
         return None
+
+    def _entries(self, rows: tuple[tuple[Any, ...], ...], v: Any, span: Span) -> Any:
+        """A matrix of entries times a vector: every coordinate is a combination of those of the vector."""
+        coordinates = [ast.Inner(span, v, _constant(at, len(rows[0]), span)) for at in range(len(rows[0]))]
+        products = (
+            [ast.Binary(span, "*", self.value(c), x) for c, x in zip(row, coordinates, strict=True) if not _is_zero(c)]
+            for row in rows
+        )
+        found = ((at, terms) for at, terms in enumerate(products) if terms)
+        kept = [ast.Binary(span, "*", _total(terms), _constant(at, len(rows), span)) for at, terms in found]
+        return _total(kept) if kept else ast.Binary(span, "*", ast.Num(span, 0), self._combined((), span, len(rows)))
+
+    def _combined(self, entries: tuple[Any, ...], span: Span, width: int = 0) -> Any:
+        """A vector by its coordinates."""
+        many = width or len(entries)
+        found = [(at, c) for at, c in enumerate(entries) if not _is_zero(c)] or [(0, ast.Num(span, 0))]
+        return _total([ast.Binary(span, "*", self.value(c), _constant(at, many, span)) for at, c in found])
 
     def _of_two(self, v: Any) -> bool:
         """Whether a vector is a sum or difference of two tokens, A (x[i] - c[j]): each token takes its own product."""
@@ -517,6 +548,18 @@ def inside_tuple(value: Any, rewrite: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(rewrite(one) for one in value)
     return None if value is None else rewrite(value)
+
+
+def _constant(at: int, width: int, span: Span) -> ast.Symbol:
+    """The vector of a width with a 1 at a place, counted from 0."""
+    return ast.Symbol(span, str(at + 1), tuple(str(n + 1) for n in range(width)))
+
+
+def _total(terms: list[Any]) -> Any:
+    first, *others = terms
+    for term in others:
+        first = ast.Binary(term.span, "+", first, term)
+    return first
 
 
 def _is_zero(node: Part) -> bool:

@@ -21,7 +21,7 @@ from weftc.language.parse.tree_parts import Clause, Rule, Section
 DEEPEST = 100  # levels of an expression; the passes after this one are recursive
 LARGEST_WHOLE = 1_000_000  # dimensions, layers: more is a slip of the finger
 OPERATIONS = ("add", "sub", "mul", "div", "entry_mul", "entry_div", "neg")
-NODES = (*get_args(ast.Expr), *get_args(ast.Condition), ast.Transpose, ast.MatrixCall)
+NODES = (*get_args(ast.Expr), *get_args(ast.Condition), ast.Transpose, ast.Rows, ast.MatrixCall)
 
 
 @dataclass(slots=True)
@@ -97,6 +97,7 @@ RULES: dict[str, Rule] = {
     "scalar": fraction,
     "fraction": fraction,
     "rows": rows,
+    "nested": lambda b, s, p: rows(b, s, p[1:]),
     "ref": declarations.ref,
     "read": expressions.read,
     "tokenset": declarations.tokenset,
@@ -163,6 +164,8 @@ RULES: dict[str, Rule] = {
     "position": lambda b, s, p: ast.Position(s, p[0].text),
     "onehot": lambda b, s, p: ast.Position(s, p[1].text, onehot=True),
     "transposed": lambda b, s, p: ast.Transpose(s, p[0]),
+    "row": lambda b, s, p: tuple(p),
+    "matrix": expressions.matrix,
     "of_matrix": lambda b, s, p: ast.MatrixCall(s, p[0].text, p[1]),
     "bars": expressions.bars,
     "inner": lambda b, s, p: ast.Inner(s, *p),

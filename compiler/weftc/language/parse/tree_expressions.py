@@ -74,6 +74,14 @@ def read(b: Builder, span: Span, parts: list[Any]) -> ast.Ref | ast.ReadAt:
     return ast.ReadAt(span, name.text, tuple(places))
 
 
+def matrix(b: Builder, span: Span, parts: list[Any]) -> ast.Rows:
+    """`[[1, a], [0, 1]]`."""
+    parts = parts[1:]
+    if len({len(row) for row in parts}) > 1:
+        b.problems.add("P150", span, "the rows of a matrix have the same length", "these do not")
+    return ast.Rows(span, tuple(parts))
+
+
 def bars(_: Builder, span: Span, parts: list[Any]) -> ast.Norm:
     """`|v|`; `||v||`, as papers write it, is the absolute value of a length and so the same."""
     body = parts[0]

@@ -28,6 +28,8 @@ def with_symbols(spec: Spec) -> Spec:
         if isinstance(node, Else):
             body, fallback = rewrite(node.body), rewrite(node.fallback)
             return replace(node, body=beside(body, fallback), fallback=beside(fallback, body))
+        if isinstance(node, Symbol) and node.vocabulary:  # a constant vector
+            return node
         if isinstance(node, Symbol):
             return replace(node, vocabulary=only(node.text))
         if isinstance(node, Ref) and not node.indices and node.name not in taken and having(node.name):
