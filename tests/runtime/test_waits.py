@@ -1,7 +1,7 @@
 """How often a layer asks for a number that a device would have to be waited for, where torch does the work.
 
-The budgets are what it takes now. Waits are only ever lowered: one for the errors of a step, then one for each head that
-decides is the aim.
+The budgets are what it takes now. Waits are only ever lowered: one for the errors of a step, then one for each head
+that decides is the aim.
 """
 
 from __future__ import annotations

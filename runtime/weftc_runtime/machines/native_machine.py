@@ -44,7 +44,7 @@ from weftc_runtime.machines.native_shares import Exchange, confirms
 from weftc_runtime.machines.problem_cache import ProblemCache
 from weftc_runtime.plan.instructions import HeadPlan
 from weftc_runtime.plan.residual import Residual
-from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot
+from weftc_runtime.plan.slots import DenseSlot, IndexSlot, LazySlot, SlotValue, UniformSlot, copied
 from weftc_runtime.reference.state import Problem
 from weftc_runtime.threads import cores
 
@@ -276,7 +276,7 @@ class NativeMachine:
                 written = slot.place in self.plan.written and slot.kind != LAZY
                 if written and (now[at] != before[at] or slot.role == "scratch"):  # scratch is written over in place
                     held = self._lying(at, now[at], 0)
-                    found.setdefault(slot.place[0], {})[slot.place[1]] = _copied(held)
+                    found.setdefault(slot.place[0], {})[slot.place[1]] = copied(held)
             if last:
                 self._done = 1
                 self._count()
@@ -434,11 +434,3 @@ def _rooms(slot: SlotCode, tokens: int) -> tuple[Tensor, Tensor]:
 
     one = room()
     return one, one if slot.role in ("derived", "scratch") else room()
-
-
-def _copied(held: SlotValue) -> SlotValue:
-    if isinstance(held, IndexSlot):
-        return IndexSlot(held.tokens, held.width, held.index.clone())
-    if isinstance(held, UniformSlot):
-        return UniformSlot(held.row.clone(), held.tokens)
-    return DenseSlot(cast(DenseSlot, held).value.clone())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from weftc_runtime.exact.weights import Weights
 from weftc_runtime.format.program import FFN, Embed, Program
 from weftc_runtime.machines.joined import apart
+from weftc_runtime.machines.kept_prelude import KeptPrelude, follows_from_sizes
 from weftc_runtime.plan.instructions import SublayerPlan
 from weftc_runtime.plan.prepared import Prepared
 from weftc_runtime.reference.derived import DerivedSlots
@@ -37,6 +38,7 @@ class PlannedProgram:
     makers: dict[Place, FFN]  # of derived slots
     apart: str  # why problems of a batch cannot be joined, or nothing
     conditional: bool  # whether what a layer writes must meet a condition
+    prelude: KeptPrelude
     needed: dict[frozenset[int], frozenset[int]] = field(default_factory=dict)  # by ids of outputs: read-out steps
 
     @classmethod
@@ -59,4 +61,5 @@ class PlannedProgram:
         written = {place for step in program.layer for place in step.writes}
         checked = {(c.stream, slot) for c in program.conditions if c.kind != "margin" for slot in c.slots}
         found = filled, sources, makers, apart(program, prepared.plan), bool(written & checked)
-        return cls(program, prepared, weights, DerivedSlots(program, weights), steps, *found)
+        prelude = KeptPrelude(follows_from_sizes(program, prepared.tensors))
+        return cls(program, prepared, weights, DerivedSlots(program, weights), steps, *found, prelude)

@@ -111,9 +111,14 @@ class Run:
     def prelude(self) -> None:
         """The steps before the first layer."""
         steps = list(placed(self.program.prelude, self.sites.prelude))
-        if self.joined is not None and self._together(steps, "prelude"):
+        if not steps or (self.joined is not None and self._together(steps, "prelude")):
+            return
+        engine, alone = self.engine, self.batch.count == 1
+        if alone and isinstance(engine, PlannedBackend) and engine.shared.prelude.restore(engine, self.problems[0]):
             return
         self._steps(steps, range(self.batch.count), None, "prelude")
+        if alone and isinstance(engine, PlannedBackend) and engine is self.engine:
+            engine.shared.prelude.keep(engine, self.problems[0])
 
     def _together(self, steps: Iterable[PlacedStep], path: str) -> bool:
         """Steps on joined problems. Where only a problem alone can tell what is wrong: False, and they are parted."""

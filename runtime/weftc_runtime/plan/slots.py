@@ -182,3 +182,13 @@ def same(one: SlotValue, other: SlotValue) -> bool:
     if isinstance(one, IndexSlot) and isinstance(other, IndexSlot) and one.one_hot and other.one_hot:
         return torch.equal(one.index, other.index)
     return all(torch.equal(one.rows(block), other.rows(block)) for block in blocks(one.tokens, one.width))
+
+
+def copied(held: SlotValue) -> SlotValue:
+    """The same in arrays of its own: numbers, one row, or an index whose values are 1."""
+    if isinstance(held, IndexSlot):
+        return IndexSlot(held.tokens, held.width, held.index.clone())
+    if isinstance(held, UniformSlot):
+        return UniformSlot(held.row.clone(), held.tokens)
+    assert isinstance(held, DenseSlot)
+    return DenseSlot(held.value.clone())
