@@ -39,6 +39,18 @@ def empty_section(t: Trouble) -> bool:
     return t.say("P124", f"nothing follows `{before.text}`", "", how, span=before.span)
 
 
+def per_layer(t: Trouble) -> bool:
+    """`per` without `layer`, which then takes the word of the next section."""
+    words = [token.text for token in t.tokens[: t.at]]
+    if words[-1:] == ["per"]:
+        return t.say("P135", "expected `layer` after `per`", "a number for each layer is learned: per layer")
+    taken = next((at for at in range(t.at - 1, max(t.at - 4, 1), -1) if words[at - 1 : at + 1] == ["per", "layer"]), 0)
+    if not taken or not t.line_start(taken):
+        return False
+    how = "the `layer` of the next line is taken for it; write `per layer`, and then the section `layer`"
+    return t.say("P135", "expected `layer` after `per`", "", how, span=t.tokens[taken - 1].span)
+
+
 def use(t: Trouble) -> bool:
     """`use` in another form than it has."""
     first = t.tokens[t.region]
@@ -102,6 +114,9 @@ def equals(t: Trouble) -> bool:
         how = f"as in: {section} tau = 90 in [0, 100)"
         matrix = "a matrix is a let, as in let W = [[1, 2], [0, 1]], or an input: inputs W : R^m x d"
         return t.say("P129", "a parameter has no type", "parameters are numbers", how, matrix)
+    if section == "state" and t.allows("=") and (t.token.text in (">", ">=", "<", "<=") or t.token.text == "in"):
+        how = "what its start and its equations keep is known without: state w[i] : R = 1 is > 0 if all of them are"
+        return t.say("P129", "a state field has no range", "ranges are what is asked of inputs", how)
     if section == "state" and t.allows("="):
         how = "as in: state u[i] : R = 0"
         return t.say("P128", "a state field needs its start", "expected = behind this", how, span=t.behind())

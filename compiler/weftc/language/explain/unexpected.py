@@ -70,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     words.section_word,
     sections.empty_section,
     sections.use,
+    sections.per_layer,
     sections.misplaced_then,
     sections.example,
     habits.foreign_word,

@@ -30,7 +30,8 @@ class Builder:
 
     problems: Problems
     _depth: dict[int, int] = field(default_factory=dict)  # id of a live expression -> levels below and including it
-    _unclosed: dict[int, ast.Weigh] = field(default_factory=dict)  # id of one -> the call without ( ) at its right end
+    # id of an expression -> the weighting without ( ), or the comparison, at its right end
+    _unclosed: dict[int, ast.Weigh | ast.Compare] = field(default_factory=dict)
 
     def build(self, rule: str, span: Span, parts: list[Any]) -> Any:
         """What a rule stands for."""
@@ -41,6 +42,8 @@ class Builder:
             self._measure(rule, built, parts)
             if rule == "weighting":
                 self._unclosed[id(built)] = built
+            elif rule == "reduction" and (compared := expressions.last_comparison(parts)) is not None:
+                self._unclosed[id(built)] = compared
             elif rule in OPERATIONS and id(parts[-1]) in self._unclosed:
                 self._unclosed[id(built)] = self._unclosed[id(parts[-1])]
         return built

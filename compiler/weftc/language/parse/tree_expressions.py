@@ -167,8 +167,23 @@ def weighting(b: Builder, span: Span, parts: list[Any]) -> ast.Weigh:
     return ast.Weigh(span, word.text, index.text, score, tuple(arguments), where, noise, ties_rule)
 
 
-def unclosed(b: Builder, node: ast.Weigh, sign: str) -> None:
-    """A weighting without parentheses ends before `+` and `-`; hardly anybody who goes on there means it to."""
+def last_comparison(parts: list[Any]) -> ast.Compare | None:
+    """The comparison that a reduction ends with."""
+    last = parts[-1]
+    ends = last.value[-1] if isinstance(last, Clause) and last.name == "where" else None
+    return ends if isinstance(ends, ast.Compare) else None
+
+
+def unclosed(b: Builder, node: ast.Weigh | ast.Compare, sign: str) -> None:
+    """A weighting without parentheses, and a condition, end before `+` and `-`; hardly anybody goes on there and means
+    them to."""
+    if isinstance(node, ast.Compare):
+        right = b.problems.source.said(node.right.span)
+        how = f"for a {'sum' if sign == '+' else 'difference'} in the condition write {node.op} ({right} {sign} ...)"
+        how += f"; otherwise put what ends with the condition in parentheses: (... {node.op} {right}) {sign} ..."
+        message = f"does this condition end before the `{sign}`?"
+        b.problems.add("P143", node.span, message, "without parentheses it does", how)
+        return
     name = f"{node.kind}[{node.index}]"
     b.problems.add(
         "P143",
