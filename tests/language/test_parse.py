@@ -304,3 +304,11 @@ def test_control_characters_never_reach_the_terminal() -> None:
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
 def test_good_specs_parse(path: Path) -> None:
     assert parse(read_spec(path)).name == path.stem
+
+
+def test_a_condition_in_parentheses_does_not_go_on() -> None:
+    """Many of them: what is found out about an expression is not taken for that of a later one."""
+    grouped = " + ".join(f"(sum[l] w[l] where w[l] > {n})" for n in range(60))
+    assert isinstance(body(f"{grouped} - 1"), Binary)
+    with pytest.raises(SpecError, match="does this condition end before the `-`"):
+        body("sum[l] w[l] where w[l] > 2 - 1")

@@ -30,22 +30,23 @@ class Builder:
 
     problems: Problems
     _depth: dict[int, int] = field(default_factory=dict)  # id of a live expression -> levels below and including it
-    # id of an expression -> the weighting without ( ), or the comparison, at its right end
-    _unclosed: dict[int, ast.Weigh | ast.Compare] = field(default_factory=dict)
+    # id of an expression -> itself (so that no other gets the id), and the weighting without ( ), or the comparison, at
+    # its right end
+    _unclosed: dict[int, tuple[Any, ast.Weigh | ast.Compare]] = field(default_factory=dict)
 
     def build(self, rule: str, span: Span, parts: list[Any]) -> Any:
         """What a rule stands for."""
         if rule in ("add", "sub") and id(parts[0]) in self._unclosed:
-            expressions.unclosed(self, self._unclosed[id(parts[0])], "+" if rule == "add" else "-")
+            expressions.unclosed(self, self._unclosed[id(parts[0])][1], "+" if rule == "add" else "-")
         built = RULES[rule](self, span, parts)
         if isinstance(built, NODES):
             self._measure(rule, built, parts)
             if rule == "weighting":
-                self._unclosed[id(built)] = built
+                self._unclosed[id(built)] = built, built
             elif rule == "reduction" and (compared := expressions.last_comparison(parts)) is not None:
-                self._unclosed[id(built)] = compared
+                self._unclosed[id(built)] = built, compared
             elif rule in OPERATIONS and id(parts[-1]) in self._unclosed:
-                self._unclosed[id(built)] = self._unclosed[id(parts[-1])]
+                self._unclosed[id(built)] = built, self._unclosed[id(parts[-1])][1]
         return built
 
     def _measure(self, rule: str, built: Any, parts: list[Any]) -> None:
