@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from weftc_runtime import freezing
 from weftc_runtime.data.arrays import tensor_of
 from weftc_runtime.data.batch import Batch
 from weftc_runtime.data.hooks import LayerSites, Named, blocks
-from weftc_runtime.data.progress import Progress, silence
+from weftc_runtime.data.progress import Pace, Progress, silence
 from weftc_runtime.data.reader import SETTINGS, Reader, call_of, forms_of
 from weftc_runtime.data.results import Fields, Outputs, Report, Tiers, Trace, together
 from weftc_runtime.data.stopping import Limit, SmallChange, Until
@@ -50,6 +51,7 @@ from weftc_runtime.reference.backend import Reference
 from weftc_runtime.threads import alone, safely
 
 DTYPES = (torch.float32, torch.float64)
+SAVED = 0.2  # seconds between two looks at whether a state is worth its time
 ROTATED = "the residual has a basis of its own"  # plans look for slots in columns
 Result = TypeVar("Result")
 Seed = int | Sequence[int] | None
@@ -470,10 +472,11 @@ class Model(nn.Module):
                 tracer.started()
             index = 0 if saved is None else saved.restore(run)
             tell("layer", index, total)
+            pace = self._pace(run, progress, until is not None, saved is not None)
             while index < many:
-                one = progress is not None or until is not None or saved is not None
                 before = None if until is None else place.back(answers.lazy_fields(run))
-                many_ran = 0 if tracer is not None else run.run_many(index, 1 if one else many - index, until_stable)
+                many_ran = 0 if tracer is not None else run.run_many(index, pace.next(many - index), until_stable)
+                pace.done(many_ran)
                 if not many_ran and not run.layer(index, until_stable):
                     break
                 index += many_ran or 1
@@ -487,6 +490,17 @@ class Model(nn.Module):
         run.part()
         self._note(run)
         return run
+
+    def _pace(self, run: Run, progress: Progress | None, watched: bool, saved: bool) -> Pace:
+        """How many layers run before somebody looks: all of them, if nobody does."""
+        pause = inf if progress is None else float(getattr(progress, "pause", 0.0))
+        if saved:  # what a layer keeps for the next one is dropped after every layer: see `SavedRun.layer_done`
+            keeps = isinstance(run.engine, PlannedBackend) and run.engine.keeps_exponentials
+            pause = 0.0 if keeps else min(pause, SAVED)
+        together = run.collective
+        return Pace(
+            0.0 if watched else pause, lambda mine: float(together.max(torch.tensor([mine], dtype=torch.float64)))
+        )
 
     def _limits(self, rule: SmallChange) -> dict[tuple[str, str], Limit]:
         """How much slots may change in the layer that ends a run."""

@@ -240,6 +240,24 @@ def test_layers_that_are_shared_run_natively_many_at_a_time(case: str) -> None:
         assert np.allclose(value, found, rtol=1e-12, atol=1e-12) if case in SOFT else (value == found).all()
 
 
+@pytest.mark.parametrize("pause", [0.05, float("inf")])
+def test_who_asks_seldom_is_told_seldom_and_gets_the_same(pause: float) -> None:
+    """Layers then run together, in one native call as long as that takes less than the pause."""
+    told: list[int] = []
+
+    class Seldom:
+        def __call__(self, what: str, done: int, total: int | None, /) -> None:
+            told.append(done) if what == "layer" else None
+
+    Seldom.pause = pause  # type: ignore[attr-defined]
+    model = weftc.load(compiled(HARD["lloyd"]))
+    wanted, found = plain(model(x=ROWS, layers=300)), plain(model(x=ROWS, layers=300, progress=Seldom()))
+    same(wanted, found)
+    assert told[0] == 0
+    assert told[-1] == 300
+    assert len(told) == 2 if pause == float("inf") else len(told) < 100
+
+
 def test_one_process_that_leaves_a_native_layer_takes_all_with_it() -> None:
     """Squares of its rows overflow, which the others cannot know."""
     rows = ROWS.copy()

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import TextIO
 
 from weftc.core.source import printable
@@ -23,6 +24,8 @@ CELLS = 20  # of the bar
 
 class ProgressLine:
     """One line that is rewritten in place until it is closed."""
+
+    pause = TICK
 
     def __init__(self, what: str, stream: TextIO, patience: float = PATIENCE, rows: int = 0) -> None:
         self._title = printable(what)
@@ -97,6 +100,8 @@ class ProgressLine:
 
 class Silence:
     """What stands in for a line when nobody watches."""
+
+    pause = inf
 
     def say(self, what: str) -> None:
         """Says nothing."""

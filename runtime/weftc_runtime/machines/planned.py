@@ -104,6 +104,11 @@ class PlannedBackend:
         other.derived_slots.ready.update(self.derived_slots.ready)
         return other
 
+    @property
+    def keeps_exponentials(self) -> bool:
+        """Whether a layer keeps for the next one what would round otherwise if it were made anew."""
+        return any(head.kept for _, head in self.prepared.plan.heads())
+
     # ------------------------------------------------------------------ state
     def embed(
         self,

@@ -145,7 +145,7 @@ class SavedRun:
     def layer_done(self, run: Run, layers: int, started: Mapping[str, Tensor]) -> None:
         """A state is written where it is due. What a layer keeps for the next one and that rounds otherwise than if it
         were made anew (exponentials) is dropped after every layer: where states were written changes no bit."""
-        if isinstance(run.engine, PlannedBackend) and any(head.kept for _, head in run.engine.prepared.plan.heads()):
+        if isinstance(run.engine, PlannedBackend) and run.engine.keeps_exponentials:
             run.forget()
         if self.due():
             self.save(run, layers, started)
