@@ -165,12 +165,16 @@ def run_until(
 
 
 def sent_share(compiled: Any, inputs: dict[str, Any]) -> int:
-    """Bytes that one process sends in its third layer."""
+    """Bytes that one process sends in its fourth layer."""
     import torch.distributed as dist
 
     import weftc_runtime
+    from weftc.tools.doc_tables.traffic import Meter
 
-    seen: list[int] = []
-    model = weftc_runtime.load(compiled, dtype="float32", group=dist.group.WORLD)
-    model(inputs, layers=3, progress=lambda what, *_: seen.append(model.collective.sent) if what == "layer" else None)
-    return seen[3] - seen[2]
+    ends: list[int] = []
+    for layers in (3, 4):
+        model = weftc_runtime.load(compiled, dtype="float32", group=dist.group.WORLD)
+        meter = Meter(model.collective)
+        model(inputs, layers=layers, progress=meter)
+        ends.append(meter.sent)
+    return ends[1] - ends[0]
