@@ -223,7 +223,7 @@ def test_random_specs_are_read_or_not_read_but_never_read_wrongly(start: int) ->
             assert prove(weftc.compile(found.text)).verdict in PROVED, number
 
 
-@pytest.mark.parametrize("number", [136, 109])  # numbers beside a coordinate; a coordinate alone
+@pytest.mark.parametrize("number", [118, 109])  # a step that is not shown; a coordinate alone
 def test_what_the_language_cannot_say_is_an_answer_and_no_crash(number: int) -> None:
     drawn = draw(5, number)
     found = explain(weftc.compile(drawn.checked, drawn.dims, scores="dot"))

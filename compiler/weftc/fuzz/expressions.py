@@ -223,7 +223,26 @@ class RandomExpressions:
             (1.5, lambda: self._combined(width, at, deeper)),
             (1, lambda: self._scaled(width, at, deeper)),
             (0.5, lambda: self._directed(width, at, deeper)),
+            (0.7, lambda: self._product(width, at, deeper)),
         )
+
+    def _product(self, width: Dimension, at: Indices, depth: int) -> Expr | None:
+        """A matrix times a vector, or its transpose: the rows are vectors of a fixed set; or a row of the identity."""
+        names = [index for index in at if self.words.sizes.get(self.words.home(index)) == width]
+        if names and self.rng.random() < 0.5:
+            return Position(NOWHERE, self.rng.choice(names), onehot=True)
+        row = self.words.fresh(self.rng, at)
+        size = None if row is None else self.words.sizes.get(self.words.home(row))
+        if row is None or size is None:
+            return None
+        here, other = Position(NOWHERE, row, onehot=True), self.rng.choice(self.words.widths or (width,))
+        rows = self.words.vectors(other if size == width else width, row)
+        v = self.vector(other if size == width else size, at, depth) if rows else None
+        if v is None:
+            return None
+        matrix = self.rng.choice(rows)
+        inside = (Inner(NOWHERE, matrix, v), here) if size == width else (Inner(NOWHERE, v, here), matrix)
+        return Reduce(NOWHERE, "sum", row, binary("*", *inside))
 
     def _combined(self, width: Dimension, at: Indices, depth: int) -> Expr | None:
         a, b = self.vector(width, at, depth), self.vector(width, at, depth)
