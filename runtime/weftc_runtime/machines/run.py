@@ -271,6 +271,8 @@ class Run:
                 return 0
             if any(ran):
                 self.engine.take_over(problem, machine)
+                if not whole:  # what is read at the end reads the draws of the last layer
+                    self.random.fill(self.engine, [problem], index + ran[0] - 1)
             _include(settled, 0, machine.settled)
             for number, layers, still in zip(numbers, ran, stable, strict=True):
                 self.layers[number] += layers

@@ -100,7 +100,8 @@ class SpreadHeadRun(HeadRun):
         if kind == "softmax":
             numbers = torch.where(eligible, shifted, -torch.inf).exp()
             return Soft(numbers, torch.where(none, 1.0, self._mass(numbers)), none)
-        return Soft(self._sparsemax(shifted, eligible), None, none)
+        numbers = self._sparsemax(shifted, eligible)
+        return Soft(numbers, torch.where(none, 1.0, self._mass(numbers)), none)
 
     def _sparsemax(self, shifted: Tensor, eligible: Tensor) -> Tensor:
         """Only keys that score within 1 of the best have weights: those are told to all."""

@@ -39,7 +39,8 @@ def soften(kind: str, scores: Tensor, eligible: Tensor) -> Soft:
     if kind == "softmax":
         numbers = torch.where(eligible, shifted, -torch.inf).exp()
         return Soft(numbers, torch.where(none, 1.0, exact_sum(numbers, 1)), none)
-    return Soft({"sparsemax": sparsemax, "entmax15": _entmax15}[kind](shifted, eligible), None, none)
+    numbers = {"sparsemax": sparsemax, "entmax15": _entmax15}[kind](shifted, eligible)
+    return Soft(numbers, torch.where(none, 1.0, exact_sum(numbers, 1)), none)  # they are rounded: about 1
 
 
 def _peak(scores: Tensor, eligible: Tensor) -> Tensor:

@@ -348,7 +348,8 @@ struct Rank : Instruction {
       terms = worker.parts;
     }
 
-    // Weights max(0, s - t) that sum to 1; sums of values with them, each product rounded, their sum without error.
+    // Weights max(0, s - t) that sum to 1 but for rounding; the sum of values with them by their own sum, each product
+    // rounded, the sums without error.
     void sparsemax(double* to) {
       const double peak = *std::max_element(s.begin(), s.end());
       for (double& each : s) each -= peak;
@@ -369,7 +370,12 @@ struct Rank : Instruction {
         if (s[i] >= floor) chosen.push_back(i), terms.push_back(s[i]);
       const double threshold = (exact_sum(terms, worker.parts) - 1) / (double)chosen.size();
       std::vector<int32_t> tokens;
-      for (int32_t i : chosen) tokens.push_back(list[i]);
+      terms.clear();
+      for (int32_t i : chosen) {
+        tokens.push_back(list[i]);
+        terms.push_back(s[i] = std::max(s[i] - threshold, 0.0));
+      }
+      const double mass = exact_sum(terms, worker.parts);
       Lanes lanes(worker, rank.writes);
       std::vector<std::vector<double>> products(rank.writes);
       for (size_t at = 0; at < tokens.size(); at += LANES) {
@@ -377,9 +383,9 @@ struct Rank : Instruction {
         problem.rows(worker, block, rank.value, lanes.data());
         for (int32_t w = 0; w < rank.writes; w++)
           for (int e = 0; e < block.many; e++)
-            products[w].push_back(std::max(s[chosen[at + e]] - threshold, 0.0) * lanes[w].v[e]);
+            products[w].push_back(s[chosen[at + e]] * lanes[w].v[e]);
       }
-      for (int32_t w = 0; w < rank.writes; w++) to[w] = exact_sum(products[w], worker.parts);
+      for (int32_t w = 0; w < rank.writes; w++) to[w] = exact_sum(products[w], worker.parts) / mass;
     }
   };
 };
