@@ -59,11 +59,14 @@ def test_float32_is_held_to_its_own_epsilon() -> None:
         ("c[j] = mean[i] x[i] by lowest[i](|x[i] - c[j]|^2, 2)", True),
         ("c[j] = mean[i] x[i] weighted exp(<x[i], c[j]>)", False),
         ("c[j] = 0.5 * c[j]", False),
+        ("m[e] = mean[i] x[i,e]", False),
+        ("m[e] = max[i] x[i,e]", True),
         ("c[j] = mean[i] 2 * x[i] where |x[i]|^2 > 1 else c[j]", False),
     ],
 )
 def test_what_must_agree_bit_for_bit(equation: str, settled: bool) -> None:
-    head = "algorithm t\ntokens i in points, j in centers : k\ninputs x[i] : R^d, c[j] : R^d\nlayer\n  "
+    sets = "i in points, j in centers : k, e in coordinates : d"
+    head = f"algorithm t\ntokens {sets}\ninputs x[i] : R^d, c[j] : R^d\nlayer\n  "
     checked = checked_spec(head + equation + "\noutputs c\n")
     assert is_settled(checked, checked.spec.steps[0].equations[0].body) is settled
 

@@ -216,8 +216,8 @@ def is_settled(checked: Checked, node: Expr) -> bool:
 def _is_chosen(checked: Checked, node: Expr, index: str, may_choose: bool) -> bool:
     """A stored value, or one times a hard weighting over the index that is summed."""
     match node:
-        case Ref(name=name):  # a mean of pair fields is a sum times 1 / count
-            return is_settled(checked, node) and not checked.fields[name].is_pair
+        case Ref():  # a mean of numbers of two tokens, or of coordinates, is a sum times 1 / count
+            return is_settled(checked, node) and len(node.indices) == 1
         case Binary(op="*", left=Weigh() as weights, right=Ref() as value):
             return may_choose and weights.index == index and is_settled(checked, weights) and is_settled(checked, value)
     return False
