@@ -124,14 +124,35 @@ def test_choices_are_trained_as_softmaxes_or_straight_through(options: dict[str,
         assert all(bound > 0 for bound in hard.certified)
 
 
+@pytest.mark.parametrize("each", ["", "per layer"])
+def test_random_fields_and_the_number_of_the_layer_may_be_read(each: str) -> None:
+    """One number or one for each layer: the spec that comes out is the same function of the same noise."""
+    noisy = f"""algorithm a tokens i in points, j in centers : k inputs x[i] : R^d, c[j] : R^d init first(x)
+        random g[i,j] : gumbel, u[j] : normal learn s = 0.5 > 0 {each} let tired[j] = u[j] * 0.5^layer
+        layer c[j] = (sum[i] softmax[i]((g[i,j] - |x[i] - c[j]|^2) / s) * x[i]) + layer * tired[j] * c[j]
+        outputs centers = c"""
+    model = weftc.trainable(noisy, {"d": 2, "k": 3}, layers=3)
+    data = {"x": X, "c": X[:, :3]}
+    noise = model.noise(data, seed=4)
+    found = model(**data, **noise)["centers"].detach().numpy()
+    for n in range(len(X)):
+        own = {name: layers[:, n] for name, layers in noise.items()}
+        want = weftc.interpret(model.spec(), {name: one[n] for name, one in data.items()}, model.depth, noise=own)
+        np.testing.assert_allclose(found[n], want["centers"], rtol=1e-12)
+    assert not np.array_equal(*(model(**data)["centers"].detach().numpy() for _ in range(2)))  # drawn anew
+    trained = weftc.train(noisy, {"x": X}, {"centers": X[:, :3]}, dims={"k": 3}, layers=3, steps=2)
+    assert (
+        trained.before == weftc.train(noisy, {"x": X}, {"centers": X[:, :3]}, dims={"k": 3}, layers=3, steps=1).before
+    )
+    assert len(trained.values["s"]) == (3 if each else 1)
+
+
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
         ("lloyd", {}, "nothing to learn"),
         (spec("learn t = 0 in [0, 1]", "x[i] = t * x[i]"), {}, "an end of its range"),
         (spec("learn t = 1 per layer", "x[i] = t * x[i]", "objective t"), {}, "read in the layer alone"),
-        (spec("learn t = 1 per layer", "x[i] = t * layer * x[i]"), {}, "the number of the layer"),
-        (spec("learn t = 1 per layer", "x[i] = t * g[i] * x[i]", "random g[i] : normal"), {}, "drawn anew"),
         (spec("learn t = 1", "x[i] = x[i] * t"), {"layers": 0}, "at least 1"),
         (spec("learn t = 1 > 0", "x[i] = sum[l] normmax[l](-|x[i] - x[l]|^2, t) * x[l]"), {}, "need a sharpness"),
     ],

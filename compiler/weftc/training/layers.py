@@ -6,6 +6,7 @@
                                                    then
                                                    x[i] = (1 - t2) * x[i]
 
+Random fields are drawn anew in every layer, so each layer has one of its own, and the number of the layer is a number.
 The text is rewritten, not printed anew: comments and the author's way of writing stay. Examples, which speak of other
 numbers, are left out.
 """
@@ -25,6 +26,8 @@ from weftc.language.check.problems import Problems
 from weftc.language.format.formatter import format
 from weftc.language.parse.grammar import load
 from weftc.language.parse.lexer import Token, tokenize
+
+LAYER = "layer"  # its number, in equations
 
 
 def learned(checked: Checked) -> dict[str, ast.Param]:
@@ -71,6 +74,7 @@ def _differ(layers: Layered) -> set[str]:
     found = {name for name in layers.names if checked.params[name].learned == "per layer"}
     if not found:
         return found
+    found |= {LAYER, *(one.target.name for one in checked.spec.random)}
     bodies: dict[str, ast.Expr] = {name: one.default for name, one in checked.params.items() if one.default is not None}
     bodies |= {name: let.body for name, let in checked.lets.items()}
     size = -1
@@ -85,9 +89,7 @@ def _read(*bodies: ast.Expr) -> set[str]:
 
 
 def _refuse(layers: Layered) -> None:
-    checked, spec = layers.checked, layers.checked.spec
-    differ = _differ(layers)
-    name = next(name for name, param in checked.params.items() if param.learned == "per layer")
+    spec, differ = layers.checked.spec, _differ(layers)
     outside = [one.body for one in spec.outputs] + [one.start for one in spec.state if one.start is not None]
     outside += [spec.objective] if spec.objective is not None else []
     if bad := differ & _read(*outside):
@@ -96,13 +98,6 @@ def _refuse(layers: Layered) -> None:
             f"{what} has a value for each layer, so it is read in the layer alone; "
             "outputs, starts and the objective belong to no layer"
         )
-    if spec.random:
-        raise InputError(
-            f"{name} is learned per layer, and {spec.random[0].target.name} is drawn anew in every layer: "
-            "in a spec with numbers all layers are one; learn one number"
-        )
-    if any(token.text == "layer" for token in _tokens(spec.source, _region(spec))):
-        raise InputError(f"{name} is learned per layer, and the spec reads the number of the layer; learn one number")
 
 
 class _Rewriter:
@@ -113,8 +108,9 @@ class _Rewriter:
         self.copies = {
             name: layers.names.get(name)
             or tuple(fresh(layers.checked, f"{name}{n}") for n in range(1, layers.depth + 1))
-            for name in self.differ
+            for name in self.differ - {LAYER}
         }
+        self.copies[LAYER] = tuple(map(str, range(1, layers.depth + 1)))
 
     def text(self) -> str:
         edits: list[tuple[Span, str]] = []
@@ -132,6 +128,9 @@ class _Rewriter:
         edits += [
             (let.span, "\n".join(self._each(let.span))) for let in self.spec.lets if let.target.name in self.differ
         ]
+        edits += [
+            (one.span, ",  ".join(self._each(one.span))) for one in self.spec.random if one.target.name in self.differ
+        ]
         edits += [(example.span, "") for example in self.spec.examples]
         if self.differ:
             region = _region(self.spec)
@@ -147,12 +146,16 @@ class _Rewriter:
 
     def _each(self, span: Span) -> Iterable[str]:
         """The text of a span for every layer, in the names of that layer."""
-        tokens = [token for token in _tokens(self.source, span) if token.type == "NAME" and token.text in self.copies]
+        every = _tokens(self.source, span)
         for layer in range(self.layers.depth):
             text = self.source.at(span)
-            for token in reversed(tokens):
-                start, end = token.start - span.start, token.end - span.start
-                text = text[:start] + self.copies[token.text][layer] + text[end:]
+            for before, token in reversed([*zip([None, *every], every, strict=False)]):
+                if token.text not in self.copies or not (token.type == "NAME" or token.text == LAYER):
+                    continue
+                start, new = token.start, self.copies[token.text][layer]
+                if token.text == LAYER and layer == 0 and before is not None and before.text == "^":
+                    start, new = before.start, ""  # a^1 is a
+                text = text[: start - span.start] + new + text[token.end - span.start :]
             yield text
 
 

@@ -33,6 +33,7 @@ from weftc.core.words import joined
 from weftc.emit.program import Transformer, build
 from weftc.interop.writer import write
 from weftc.interpreter.initial import initial_rows
+from weftc.interpreter.noise import draw
 from weftc.language.bind import bind
 from weftc.language.check.constants import NotConstant, constant
 from weftc.passes.pipeline import Goal, lowered
@@ -112,6 +113,7 @@ class Trainable(nn.Module):
         self.module, self.attributes, self.inputs = _module(self._checkpoint(made, {}), self.depth, dtype)
         if choices == "straight-through":
             _pass_straight_through(self.module, sharpness)
+        self.calls = 0  # that have drawn random fields
         self.raw = nn.ParameterDict(
             {
                 name: nn.Parameter(torch.full((len(self.layers.names[name]),), one.raw, dtype=torch.float64))
@@ -130,7 +132,13 @@ class Trainable(nn.Module):
         return self.layers.text(self.values())
 
     def forward(self, **inputs: Any) -> dict[str, Tensor]:
-        """Inputs by their names, with any number of axes for problems in front -> the outputs of the spec."""
+        """Inputs by their names, with any number of axes for problems in front -> the outputs of the spec.
+
+        Random fields, with an axis for layers before those of problems, are drawn anew in every call if left out.
+        """
+        if any(one.target.name not in inputs for one in self.flat.spec.random) and self._sizes_known(inputs):
+            inputs = {**self.noise(inputs, self.calls), **inputs}
+            self.calls += 1
         if wrong := set(inputs) ^ set(self.inputs.values()):
             known = ", ".join(self.inputs.values())
             what = "does not know" if wrong <= set(inputs) else "needs"
@@ -143,6 +151,38 @@ class Trainable(nn.Module):
         found: dict[str, Tensor] = functional_call(self.module, matrices, (), {**given, **options})
         found.pop("margin", None)
         return found
+
+    def noise(self, inputs: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+        """Random fields for all layers and problems of some inputs; problems differ in seed."""
+        axes, sizes = self._axes(inputs)
+        made: dict[str, Any] = {}
+        for field in self.flat.spec.random:
+            one = self.flat.fields[field.target.name]
+            shape = tuple(sizes[self.flat.index[index]] for index in field.target.indices)
+            many = int(np.prod(axes, dtype=np.int64))
+            drawn = [
+                [draw(one.kind, seed * many + n, one.name, layer, shape) for n in range(many)]
+                for layer in range(self.depth)
+            ]
+            made[one.name] = np.reshape(drawn, (self.depth, *axes, *shape))
+        return made
+
+    def _sizes_known(self, inputs: Mapping[str, Any]) -> bool:
+        return all(name in inputs for name in self.inputs.values() if self.flat.fields[name].role == "input")
+
+    def _axes(self, inputs: Mapping[str, Any]) -> tuple[tuple[int, ...], dict[str, int]]:
+        """The axes of problems, and how many tokens every set has."""
+        axes: tuple[int, ...] = ()
+        sizes = {name: self.dims[size] if isinstance(size, str) else size for name, size in self.flat.sets.items()}
+        found = {name: size for name, size in sizes.items() if size is not None}
+        for name in self.inputs.values():
+            field = self.flat.fields[name]
+            if field.role == "input" and name in inputs:
+                shape = tuple(np.shape(inputs[name]))
+                own = 1 if field.width is None and field.columns is None else 2
+                axes = shape[:-own]
+                found.setdefault(field.home, shape[len(axes)])
+        return axes, found
 
     def starts(self, inputs: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
         """Inputs with start values for those that have an `init` clause and are not given; problems differ in seed."""

@@ -93,6 +93,7 @@ def train(
     model = trainable(checked, found, params, layers, dtype=dtype, sharpness=sharpness, choices=choices, scores="dot")
     draw = data if callable(data) else _drawn(model, data, targets or {}, batch, seed)
     check = draw(0) if callable(data) else (model.starts(data, seed), dict(targets or {}))
+    check = ({**model.noise(check[0], seed), **check[0]}, check[1])
 
     def evaluated(on: Trainable) -> float:
         with torch.no_grad():
@@ -133,11 +134,13 @@ def harden(model: Trainable, sharpness: float, check: tuple[Arrays, Arrays], sof
     checked = checked_spec(model.spec())
     certifier = Certifier(checked, model.dims, model.others, sharpness)
     inputs = {name: np.asarray(values, dtype=np.float64) for name, values in check[0].items()}
+    noise = {one.target.name: inputs.pop(one.target.name) for one in checked.spec.random}
     many = min(len(values) for values in inputs.values())
     found = []
     for number in range(min(many, MOST_CERTIFIED)):
         start = certifier.exact.start({name: values[number] for name, values in inputs.items()})
-        found.append(certifier.certify(start, model.depth, {}))
+        drawn = {name: layers[:, number] for name, layers in noise.items()}
+        found.append(certifier.certify(start, model.depth, drawn))
     margin = min((one.margin for one in found), default=np.inf)
     return Hardened(sharpness, soft, exact, tuple(float(one.bound) for one in found), float(margin))
 
