@@ -74,8 +74,9 @@ class WeftClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     ----------
     spec : the name of a built-in spec, the path or the text of one's own, or what `parse` or `check` return.
     n_clusters : how many clusters; the size of the spec's fixed set.
-    init : how the centers start. None: as the spec says; "spread" (or scikit-learn's name for it), "random", "first";
-        an array (n_clusters, n_features); or a callable(X, n_clusters, random_state) that returns one.
+    init : how the centers start. None: as the spec says; "spread" (or scikit-learn's name for it), "spectral",
+        "random", "first"; an array (n_clusters, n_features); or a callable(X, n_clusters, random_state) that returns
+        one.
     n_init : how many starts, of which the lowest objective wins; "auto" is 10 where starts are drawn blindly ("random"
         or a callable) and the spec states an objective, else 1.
     max_iter : most layers of a run.

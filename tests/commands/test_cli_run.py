@@ -18,6 +18,7 @@ from weftc.commands.options import UsageError
 from weftc.files import folder
 from weftc.files.datafiles import read_table
 from weftc.files.folder import whole_file, whole_folder
+from weftc.interpreter.initial import initial_rows
 from weftc_runtime.format.checkpoint import Checkpoint
 from weftc_runtime.format.writes import stated
 
@@ -428,3 +429,21 @@ def test_verify_asks_for_all_data_or_none(weftc: Weft) -> None:
     code, _, err = weftc("verify", "sinkhorn_dual", "--data", "x.csv")
     assert code == 2
     assert err == "error: there are no data for y; give --data y=FILE\n"
+
+
+def test_an_input_may_start_in_another_way_than_its_clause_says(weftc: Weft) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    np.savetxt("many.csv", rows, delimiter=",", fmt="%.17g")
+    for word in ("spectral", "c=first"):
+        given = ["many.csv", "-D", "k=3", "--init", word, "--seed", "4", "--layers", "0"]
+        assert weftc("run", "lloyd", *given, "-o", "out", "--force")[0] == 0
+        want = initial_rows(word.removeprefix("c="), "c", "x", rows, 3, 4)
+        np.testing.assert_array_equal(read("out/centers.csv"), want)
+    for words, said in (
+        (["--init", "spectrl", "-D", "k=3"], "did you mean 'spectral'?"),
+        (["--init", "spectral"], "give -D k=N"),
+        (["--init", "spectral", "--init", "c=first", "-D", "k=3"], "another --init"),
+        (["--init", "spectral", "--n-init", "3", "-D", "k=3"], "every start is the same"),
+    ):
+        status, _, told = weftc("run", "lloyd", "many.csv", *words)
+        assert (status, said in told) == (2, True), told

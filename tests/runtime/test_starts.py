@@ -8,6 +8,7 @@ import pytest
 
 import weftc
 import weftc_runtime.threads
+from weftc.interpreter.initial import initial_rows
 from weftc_runtime.data import initial
 from weftc_runtime.data.initial import start
 from weftc_runtime.data.noise import uniforms
@@ -146,3 +147,30 @@ def test_starts_of_several_seeds_are_those_of_each(method: str, native: bool, mo
         together = initial.starts(method, rows, 5, "c", "x", [4, 0, 9], some)
         for seed, found in zip([4, 0, 9], together, strict=True):
             assert np.array_equal(found, initial.start(method, rows, 5, "c", "x", seed, some))
+
+
+@pytest.mark.parametrize("name", ["normal", "few different rows", "rows repeated", "tiny", "backwards", "one column"])
+def test_spectral_starts_are_those_of_the_interpreter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initial, "ENTRIES", 777)
+    rows = CASES[name][:1500]
+    size = min(4, len(np.unique(rows + 0.0, axis=0)))
+    for seed in range(5):
+        want = initial_rows("spectral", "c", "x", rows.astype(np.float64), size, seed)
+        np.testing.assert_array_equal(start("spectral", rows, size, "c", "x", seed), want)
+
+
+def test_spectral_starts_look_along_the_leading_eigenvectors() -> None:
+    """What lies across them does not count; copies along them are picked last; weights are rows that are repeated."""
+    rng = np.random.default_rng(0)
+    rows, across = rng.normal(size=(60, 2)) * [9.0, 5.0], rng.normal(size=(60, 3)) * 1e-3
+    for seed in range(10):
+        picked = start("spectral", np.hstack([rows, across]), 2, "c", "x", seed)
+        np.testing.assert_array_equal(picked[:, :2], start("spread", rows, 2, "c", "x", seed))
+    line = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [2.0, 0.0]])
+    assert len(np.unique(start("spectral", line, 3, "c", "x", 0), axis=0)) == 3
+    mass = np.array([3.0, 1.0, 2.0, 1.0])
+    some = rng.normal(size=(4, 2))
+    repeated = np.repeat(some, mass.astype(int), axis=0)
+    for seed in range(5):
+        want = start("spectral", repeated, 2, "c", "x", seed)
+        np.testing.assert_array_equal(start("spectral", some, 2, "c", "x", seed, mass), want)

@@ -103,8 +103,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--init",
         action="append",
         default=[],
-        metavar="[NAME=]FILE",
-        help="start values for an input that has an `init` clause (default: what that clause says)",
+        metavar="[NAME=]FILE|WAY",
+        help="start values for an input that has an `init` clause, or another way to start than that clause says: "
+        "spread, spectral, random or first",
     )
     group.add_argument(
         "--columns",

@@ -28,6 +28,7 @@ from weftc.commands.target import Target, compile_target, open_target, refuse_ch
 from weftc.commands.telling import tell
 from weftc.core.source import printable
 from weftc.core.types import Checked
+from weftc.core.vocabulary import DRAWN
 from weftc.files.feeds import Feeds, gather, require_dims, require_inputs, told_by_file
 from weftc.files.folder import refuse_existing_folder, whole_folder
 
@@ -57,7 +58,6 @@ objective, folder, outputs: [{name, file, rows, columns, meaning, sizes}]}."""
 LIMIT = 300  # layers that --until-stable runs at most
 FORMATS = ("csv", "tsv", "npy", "parquet")
 SCALING = "data-scaling.csv"  # no output has a - in its name
-DRAWN = ("spread", "random")  # initialisers that depend on the seed
 SHOWN_SIZES = 20  # sizes of clusters in the summary
 
 

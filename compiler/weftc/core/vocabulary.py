@@ -116,9 +116,12 @@ TIE_RULES: Mapping[str, str] = {
 INITIALISERS: Mapping[str, str] = {
     "spread": "different rows, far apart: each next one with a chance in proportion to how often it occurs times its "
     "squared distance to the nearest one picked before",
+    "spectral": "the same, with distances between the rows' images along the leading eigenvectors of the sum of x x^T, "
+    "as many as rows are picked",
     "random": "different rows, with chances in proportion to how often each occurs",
     "first": "the first different rows",
     "copy": "all rows, in order",
 }
+DRAWN = frozenset({"spread", "spectral", "random"})  # initialisers that depend on the seed
 DECIDING = frozenset(word for word, traits in WEIGHTINGS.items() if traits.decides)
 CHOICES = frozenset(word for word, traits in WEIGHTINGS.items() if traits.chooses)

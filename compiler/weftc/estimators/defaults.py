@@ -2,4 +2,10 @@
 
 CLUSTERING = "lloyd"
 MATCHING = "sinkhorn_log"
-STARTS = {"spread": "spread", "random": "random", "first": "first", "k-means++": "spread"}  # as written -> initialiser
+STARTS = {  # as written -> initialiser
+    "spread": "spread",
+    "spectral": "spectral",
+    "random": "random",
+    "first": "first",
+    "k-means++": "spread",
+}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
+from weftc.core.vocabulary import DRAWN
 from weftc.core.words import listed
 from weftc.estimators.defaults import STARTS
 from weftc.estimators.mistakes import EstimatorError
@@ -84,7 +85,7 @@ def how_many(roles: Clustering, init: Any, n_init: Any) -> int:
             f"n_init={n_init}, but {roles.checked.spec.name} states no objective by which to choose among runs; "
             "set n_init=1, or add an `objective` to the spec"
         )
-    varies = roles.is_random or callable(init) or method in ("random", "spread")
+    varies = roles.is_random or callable(init) or method in DRAWN
     return int(n_init) if varies else 1
 
 

@@ -19,12 +19,15 @@ from weftc.commands.progress import progress
 from weftc.core.errors import InputError
 from weftc.core.source import printable
 from weftc.core.types import Checked, FieldType
+from weftc.core.vocabulary import DRAWN
 from weftc.core.words import did_you_mean
 from weftc_runtime.format.program import PairEntries
 
 if TYPE_CHECKING:
     from weftc.files.preparing import Scaling
     from weftc.files.table import DataTable, Reading, TextColumns
+
+WAYS = (*sorted(DRAWN), "first")  # to start, that are no files
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ def gather(
     """
     from weftc.files.table import Reading
 
-    paths = _assign(checked, options.data, options.init)
+    ways, inits = _ways(checked, options.init)
+    paths = _assign(checked, options.data, inits)
     matrices = {name: paths.pop(name) for one in checked.spec.pairs for name in one.values if name in paths}
     columns = _of_inputs(checked, "--columns", options.columns, paths)
     ids = _of_inputs(checked, "--id", options.id, paths)
@@ -101,7 +105,12 @@ def gather(
         tables, scalings, of_scales = scaled(tables, checked, options.standardize, options.unit)
         notes += [*of_gaps, *of_scales]
     arrays = {name: _array(checked.fields[name], table, checked, found.known) for name, table in tables.items()}
-    homes = {name: checked.fields[name].home for name in tables}
+    if ways and part[1] > 1:
+        raise UsageError(
+            "--init WAY needs all rows in one process; write the way into the spec, as in init spectral(x)"
+        )
+    arrays |= {name: _started(checked, name, way, arrays, found.known, options) for name, way in ways.items()}
+    homes = {name: checked.fields[name].home for name in arrays}
     entries = _entries(checked, matrices, {homes[name]: len(array) for name, array in arrays.items()})
     arrays, homes = {**arrays, **entries}, {**homes, **{name: checked.fields[name].home for name in entries}}
     return Feeds(tables, found.known, arrays, homes, scalings, tuple(notes))
@@ -245,6 +254,39 @@ def _named(option: str, word: str, inputs: Sequence[str], is_file: bool) -> tupl
         return "", word
     hint = did_you_mean(name, inputs) or f"inputs are {', '.join(inputs)}"
     raise UsageError(f"{option} {printable(word)}: there is no input {printable(name)}; {hint}")
+
+
+def _ways(checked: Checked, init: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Which of --init are ways to start, by the input; the others are files."""
+    started = [field.target.name for field in checked.spec.inputs if field.init is not None]
+    ways, files = dict[str, str](), list[str]()
+    for word in init:
+        name, _, way = word.rpartition("=")
+        if way not in WAYS or Path(word).exists() or (name and name not in started):
+            meant = "" if Path(way).exists() else did_you_mean(way, WAYS)
+            if meant:
+                raise UsageError(f"--init {printable(word)}: there is no such file, and no such way to start; {meant}")
+            files.append(word)
+        elif ways.setdefault(name or _only_start(checked, started), way) != way:
+            raise UsageError(f"--init {printable(word)}: another --init says how {name or started[0]} starts")
+    return ways, files
+
+
+def _started(
+    checked: Checked, name: str, way: str, arrays: Mapping[str, Any], dims: Mapping[str, int], options: Any
+) -> Any:
+    """What an input starts with, drawn from the data in another way than its `init` clause says."""
+    from weftc_runtime.data.initial import start
+
+    field = next(one for one in checked.spec.inputs if one.target.name == name)
+    assert field.init is not None
+    source, size = str(field.init.of), checked.sets[checked.fields[name].home]
+    if source not in arrays or checked.fields[name].is_pair or checked.fields[name].width is None:
+        raise UsageError(f"--init {way}: {name} starts from vectors {source}; give them with --data")
+    count = dims.get(size) if isinstance(size, str) else size
+    if count is None:
+        raise UsageError(f"--init {way}: how many {checked.fields[name].home} there are is not known; give -D {size}=N")
+    return start(way, arrays[source], count, name, source, getattr(options, "seed", None) or 0)
 
 
 def _only_start(checked: Checked, started: Sequence[str]) -> str:

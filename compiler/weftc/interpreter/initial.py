@@ -6,6 +6,8 @@ The distinct rows are sorted, so that the choice depends on the data and the see
 `spread` picks with chances in proportion to squared distances. A squared distance is a float64 and a power of two apart
 from it, so that neither very large nor very small ones are lost; before a pick all are taken relative to the power of
 two of the largest. Where nothing would overflow or underflow, that changes no bit of a choice.
+
+`spectral` does so with the rows' images along the leading eigenvectors. Once all images are picked, only copies count.
 """
 
 from __future__ import annotations
@@ -32,19 +34,29 @@ def initial_rows(kind: str, name: str, source: str, rows: Floats, count: int, se
         )
     if kind == "first":
         return rows[np.sort(places)[:count]]
+    seen = _along_leading(rows, distinct, count) if kind == "spectral" else distinct
     numbers, _ = uniforms(seed, f"init:{name}", 0, np.arange(count), 0)
     remaining = weights.astype(np.float64)
     nearest = np.zeros(len(distinct)), np.full(len(distinct), FARTHEST)
     picks: list[int] = []
     for number in numbers.tolist():
-        chances = remaining * _relative(*nearest) if kind == "spread" and picks else remaining
+        chances = remaining * _relative(*nearest) if kind in ("spread", "spectral") and picks else remaining
+        chances = chances if chances.any() else remaining
         cumulative = np.cumsum(chances)
         # the smallest place whose cumulative chance exceeds the target; the last possible one if rounding leaves none
         place = int(np.searchsorted(cumulative, number * cumulative[-1], side="right"))
         picks.append(min(place, int(np.flatnonzero(chances)[-1])))
         remaining[picks[-1]] = 0.0
-        nearest = _smaller(nearest, _squared_distances(distinct, distinct[picks[-1]]))
+        nearest = _smaller(nearest, _squared_distances(seen, seen[picks[-1]]))
     return distinct[picks]
+
+
+def _along_leading(rows: Floats, distinct: Floats, count: int) -> Floats:
+    """The distinct rows along the `count` leading eigenvectors of the sum of x x^T, up to a power of two."""
+    _, exponent = np.frexp(np.abs(rows).max())
+    small = np.ldexp(rows, -exponent)
+    _, vectors = np.linalg.eigh(small.T @ small)  # eigenvalues rise
+    return np.asarray(np.ldexp(distinct, -exponent) @ vectors[:, -count:])
 
 
 Scaled = tuple[Floats, NDArray[np.int64]]  # fraction in [1/2, 1), or 0, and exponent of two

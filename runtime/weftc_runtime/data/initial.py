@@ -4,7 +4,8 @@ All picks work on the distinct rows in lexicographic order with their multiplici
 are given does not matter (except for `first`).
 
 `spread` takes squared distances relative to the largest one left, each computed at a power of two of its own: no range
-of the data makes one overflow, or all of them vanish.
+of the data makes one overflow, or all of them vanish. `spectral` does the same with the rows' images along the leading
+eigenvectors of the sum of x x^T.
 
 Rows are read where they lie and in the dtype they have; what is made of them is float64 and goes through in blocks.
 Large ones are drawn from by native code (`native/starts.cpp`), which gives the same bits.
@@ -70,7 +71,8 @@ def starts(
     if method == "first":
         return [rows[_enough(_first(rows, size), size, name, source)].astype(np.float64)] * len(seeds)
     every = first_columns(seeds, "init:" + name, size)
-    urn = _urn(rows, mass, size * len(seeds))
+    spectral = method == "spectral"
+    urn = PlainUrn(rows, mass, _images(rows, mass, size)) if spectral else _urn(rows, mass, size * len(seeds))
     _enough(range(urn.count), size, name, source)
     found = []
     for numbers in every:
@@ -119,7 +121,7 @@ def _draw(urn: Urn, method: str, numbers: list[float], progress: Progress) -> li
     picks: list[int] = []
     for number in numbers:
         progress("start", len(picks), len(numbers))
-        if picks and method == "spread":
+        if picks and method in ("spread", "spectral"):
             urn.move_away(picks[-1])
         elif picks:
             urn.remove(picks[-1])
@@ -154,11 +156,23 @@ def _blocks(count: int, width: int) -> Iterator[slice]:
     return (slice(at, min(count, at + step)) for at in range(0, count, step))
 
 
-class PlainUrn:
-    """Distinct rows in NumPy, block by block."""
+def _images(rows: Given, mass: Array | None, size: int) -> Array:
+    """The rows along the leading eigenvectors of the sum of x x^T, as many as are picked, up to a power of two."""
+    power = -int(np.frexp(np.abs(rows).max())[1])
+    moments = np.zeros((rows.shape[1], rows.shape[1]))
+    for block in _blocks(len(rows), rows.shape[1]):
+        values = np.ldexp(rows[block].astype(np.float64), power)
+        moments += values.T @ (values if mass is None else values * mass[block, np.newaxis])
+    leading = np.linalg.eigh(moments).eigenvectors[:, ::-1][:, :size]
+    blocks = _blocks(len(rows), rows.shape[1])
+    return np.concatenate([np.ldexp(rows[block].astype(np.float64), power) @ leading for block in blocks])
 
-    def __init__(self, rows: Given, mass: Array | None) -> None:
-        self._rows = rows
+
+class PlainUrn:
+    """Distinct rows in NumPy, block by block; `seen`: what stands for them in distances."""
+
+    def __init__(self, rows: Given, mass: Array | None, seen: Array | None = None) -> None:
+        self._seen = rows if seen is None else seen
         order = np.lexsort(rows.T[::-1])
         fresh = np.ones(len(rows), dtype=bool)
         for block in _blocks(len(rows) - 1, rows.shape[1]):
@@ -186,9 +200,10 @@ class PlainUrn:
 
     def move_away(self, place: int) -> None:
         self._spread = True
-        pick = self._rows[self._first[place]].astype(np.float64)
+        self._weights[place] = 0.0
+        pick = self._seen[self._first[place]].astype(np.float64)
         for block in _blocks(self.count, len(pick)):
-            values = self._rows[self._first[block]].astype(np.float64)
+            values = self._seen[self._first[block]].astype(np.float64)
             mantissa, power = _squared_distance(values, pick)
             nearer = (self._power[block] > power) | ((self._power[block] == power) & (self._mantissa[block] > mantissa))
             self._mantissa[block][nearer], self._power[block][nearer] = mantissa[nearer], power[nearer]
@@ -200,6 +215,8 @@ class PlainUrn:
         if not self._spread:
             return lambda block: self._weights[block]
         top = self._power.max()
+        if top == -UNREACHED:  # no row is away from all picks
+            return lambda block: self._weights[block]
         return lambda block: (
             self._weights[block] * np.ldexp(self._mantissa[block], np.maximum(self._power[block] - top, -LEAST))
         )

@@ -24,7 +24,7 @@ MAX_PARTS = 1 << 10  # of one score
 MAX_LAYERS = 1 << 20
 MAX_NUMBER = 10**300  # of a fraction, so that it fits a float64
 
-INITIALISERS = ("random", "spread", "first", "copy")
+INITIALISERS = ("random", "spread", "spectral", "first", "copy")
 CONDITIONAL = {"distinct": ("erase", "attention"), "bounded": ("members", "offset"), "margin": ("hardmax", "softmax")}
 NEEDS_B = frozenset({"product", "select"})
 MAY_HAVE_B = frozenset({"product", "select", "unit", "layer"})

@@ -12,12 +12,11 @@ from fractions import Fraction
 
 from weftc.core import syntax as ast
 from weftc.core.types import FieldType
+from weftc.core.vocabulary import DRAWN
 from weftc.core.words import did_you_mean, listed, plural
 from weftc.language.check.example_shapes import ExampleSizes, shaped
 from weftc.language.check.names import Names
 from weftc.language.check.problems import Problems
-
-DRAWN = ("spread", "random")  # initialisers whose result depends on a seed
 
 
 def examples(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weftc.core import syntax as ast
 from weftc.core.types import FieldType
-from weftc.core.vocabulary import INITIALISERS
+from weftc.core.vocabulary import DRAWN, INITIALISERS
 from weftc.core.words import did_you_mean, listed, width_words
 from weftc.language.check.names import Names
 from weftc.language.check.problems import Problems
@@ -69,7 +69,7 @@ def _size_known(home: str, names: Names, problems: Problems) -> None:
     if any(not d.target.indices or not set(d.target.indices) <= names.index.keys() for d in names.inputs.values()):
         return  # a faulty declaration may be the one; it is reported
     own = [d for d in names.inputs.values() if names.index[d.target.indices[0]] == home]
-    if any(d.init is None or d.init.kind not in ("spread", "random", "first") for d in own):
+    if any(d.init is None or d.init.kind not in {*DRAWN, "first"} for d in own):
         return
     group = names.homes[home]
     index, fixed = group.indices[0], f"give the set a size ({group.indices[0]} in {home} : k)"
