@@ -25,6 +25,7 @@ from weftc_runtime.reference.state import Problem
 
 SOFT = ("softmax", "exp", "sum", "normalize", "lse")
 BLOCK = 1 << 20  # scores made at a time
+KEPT = 1 << 16  # weights that are kept for the way back; more are made again
 
 Zeros = dict[tuple[str, ...], Tensor]  # by stream and slots
 
@@ -70,8 +71,9 @@ class SoftGradients(Reference):
             super().step(step, problems, blocks, path, first)
             return
         for group, z, zeros in made:
+            parted = {name: rows.unbind(0) for name, rows in z.items()}
             for at, problem in enumerate(group):
-                problem.residuals = {name: rows[at] for name, rows in z.items()}
+                problem.residuals = {name: rows[at] for name, rows in parted.items()}
                 problem.zeros.update({key: rows[at] for key, rows in zeros.items()})
 
     def _stepped(self, step: ProgramStep, group: list[Problem]) -> tuple[list[Problem], dict[str, Tensor], Zeros]:
@@ -96,7 +98,9 @@ class SoftGradients(Reference):
 
     def _made(self, ffn: FFN, z: Tensor) -> tuple[Tensor, Tensor]:
         """The residual after a feed-forward, and where a norm was zero."""
-        a, b = self._linear(z, ffn.a), None if ffn.b is None else self._linear(z, ffn.b)
+        read = _Products(z, self.weights)
+        read.names = dict.fromkeys(name for name in (ffn.a, ffn.b, ffn.carry) if name is not None)
+        a, b = read.linear(ffn.a), None if ffn.b is None else read.linear(ffn.b)
         zero = torch.zeros(z.shape[:-1], dtype=torch.bool, device=z.device)
         match ffn.function:
             case "product":
@@ -112,7 +116,7 @@ class SoftGradients(Reference):
                 hidden = TOKENWISE[function](a)
         if not bool(torch.isfinite(hidden.detach()).all()):
             raise Uncovered("a value that does not exist")
-        return self._linear(z, ffn.carry) + self._linear(hidden, ffn.out), zero
+        return read.linear(ffn.carry) + hidden @ self.weights[ffn.out].T, zero
 
     def _unit(self, ffn: FFN, z: Tensor, a: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
         size = a.detach().abs().amax(-1)
@@ -126,29 +130,31 @@ class SoftGradients(Reference):
         hidden = hidden / hidden.square().sum(-1, keepdim=True).sqrt()
         return torch.where(zero[..., None], torch.full_like(a, torch.nan) if b is None else b, hidden), zero
 
-    def _linear(self, z: Tensor, name: str) -> Tensor:
-        matrix = self.weights[name]
-        return z @ (matrix if matrix.dim() == 2 else matrix[None]).T
-
     # ---- heads -------------------------------------------------------------------------------------------------------
 
     def _heads(self, attend: Attend, z: dict[str, Tensor], nulls: Mapping[str, Tensor]) -> None:
-        added = [(head.query, self._head_added(head, z, nulls)) for head in attend.heads]
+        read = {name: _Products(value, self.weights) for name, value in z.items()}
+        keys = dict(read)
+        for name in {head.keys for head in attend.heads} & set(nulls):
+            keys[name] = _Products(torch.cat([z[name], nulls[name].expand(len(z[name]), -1, -1)], 1), self.weights)
+        for head in attend.heads:
+            if why := _why_not(head):
+                raise Uncovered(why)
+            for products, names in zip((read[head.query], keys[head.keys]), _matrices(head), strict=True):
+                products.names |= dict.fromkeys(names)
         for stream, carry in attend.carry.items():
-            z[stream] = self._linear(z[stream], carry)
+            read[stream].names[carry] = None
+        added = [(head.query, self._head_added(head, read[head.query], keys[head.keys])) for head in attend.heads]
+        for stream, carry in attend.carry.items():
+            z[stream] = read[stream].linear(carry)
         for stream, value in added:
             z[stream] = z[stream] + value
 
-    def _head_added(self, head: Head, z: Mapping[str, Tensor], nulls: Mapping[str, Tensor]) -> Tensor:
-        why = _why_not(head)
-        if why:
-            raise Uncovered(why)
-        q, k, kind, own = z[head.query], z[head.keys], head.weighting.kind, head.self_key
-        if head.keys in nulls:
-            k = torch.cat([k, nulls[head.keys].expand(len(k), -1, -1)], 1)
-        values = self._linear(k, head.value) if head.value and kind != "lse" else k.new_zeros(*k.shape[:2], 0)
+    def _head_added(self, head: Head, q: _Products, k: _Products) -> Tensor:
+        kind, own = head.weighting.kind, head.self_key
+        values = k.linear(head.value) if head.value and kind != "lse" else k.z.new_zeros(*k.z.shape[:2], 0)
         if kind == "normalize":
-            values = torch.cat([values, torch.ones_like(k[..., :1])], -1)
+            values = torch.cat([values, torch.ones_like(k.z[..., :1])], -1)
         read, mass = _attention(kind, bool(head.masks), values, *self._scores(head, q, k))
         if kind == "lse":
             return mass * self.weights[head.value].reshape(-1)
@@ -158,22 +164,22 @@ class SoftGradients(Reference):
                 raise Uncovered("a sum of weights that is zero")
             read = read[..., :-1] / total
         if not head.value:
-            read = torch.zeros_like(q)
+            read = torch.zeros_like(q.z)
         if own is not None and own.row is not None:
-            share = torch.sigmoid(self._linear(q, own.row) - mass)
-            mine = self._linear(q, own.value) if own.value else torch.zeros_like(q)
+            share = torch.sigmoid(q.linear(own.row) - mass)
+            mine = q.linear(own.value) if own.value else torch.zeros_like(q.z)
             read = (1 - share) * read + share * mine
         return read
 
-    def _scores(self, head: Head, q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+    def _scores(self, head: Head, q: _Products, k: _Products) -> tuple[Tensor, ...]:
         """Queries and keys of all inner products side by side; then a, b and factor of every distance."""
         products: list[tuple[Tensor, Tensor]] = []
         distances: list[Tensor] = []
         for part in head.score.parts:
-            a, b = self._linear(q, part.q), self._linear(k, part.k)
+            a, b = q.linear(part.q), k.linear(part.k)
             factor = self._factor(part, q, k)
             if part.kind == "l2":
-                distances += [a, b, q.new_ones(1, 1, 1) if factor is None else factor]
+                distances += [a, b, q.z.new_ones(1, 1, 1) if factor is None else factor]
             elif factor is None:
                 products.append((a, b))
             else:
@@ -181,17 +187,48 @@ class SoftGradients(Reference):
                 ours = part.scale[0] == "query"
                 products.append((a * factor, b) if ours else (a, b * factor.transpose(1, 2)))
         if not products:
-            return q[..., :0], k[..., :0], *distances
+            return q.z[..., :0], k.z[..., :0], *distances
         return torch.cat([a for a, _ in products], -1), torch.cat([b for _, b in products], -1), *distances
 
-    def _factor(self, part: Part, q: Tensor, k: Tensor) -> Tensor | None:
+    def _factor(self, part: Part, q: _Products, k: _Products) -> Tensor | None:
         """What a part is multiplied by: (b, n, 1), (b, 1, k) or (1, 1, 1)."""
         found = None if part.coefficient is None else self.weights[part.coefficient].reshape(1, 1, 1)
         if part.scale is None:
             return found
         side, name = part.scale
-        scale = self._linear(q, name) if side == "query" else self._linear(k, name).transpose(1, 2)
+        scale = q.linear(name) if side == "query" else k.linear(name).transpose(1, 2)
         return scale if found is None else found * scale
+
+
+class _Products:
+    """What the matrices of a sub-layer make of a residual: one product for all of them."""
+
+    def __init__(self, z: Tensor, weights: Mapping[str, Tensor]) -> None:
+        self.z, self.weights = z, weights
+        self.names: dict[str, None] = {}
+        self.made: dict[str, Tensor] = {}
+
+    def linear(self, name: str) -> Tensor:
+        if not self.made:
+            rows = [
+                self.weights[one] if self.weights[one].dim() == 2 else self.weights[one][None] for one in self.names
+            ]
+            parts = torch.split(self.z @ torch.cat(rows).T, [len(one) for one in rows], -1)
+            self.made = dict(zip(self.names, parts, strict=True))
+        return self.made[name]
+
+
+def _matrices(head: Head) -> tuple[list[str], list[str]]:
+    """The matrices of a head that read its query, and those that read its keys."""
+    ours, theirs = [part.q for part in head.score.parts], [part.k for part in head.score.parts]
+    for part in head.score.parts:
+        if part.scale is not None:
+            (ours if part.scale[0] == "query" else theirs).append(part.scale[1])
+    if head.value and head.weighting.kind != "lse":
+        theirs.append(head.value)
+    if head.self_key is not None and head.self_key.row is not None:
+        ours += [name for name in (head.self_key.row, head.self_key.value) if name]
+    return ours, theirs
 
 
 def _alike(problems: list[Problem]) -> Iterator[list[Problem]]:
@@ -224,16 +261,20 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, kind: str, other: bool, v: Tensor, q: Tensor, k: Tensor, *distances: Tensor) -> Any:
         ctx.kind, ctx.other = kind, other
         out, mass = q.new_empty(*q.shape[:2], v.shape[-1]), q.new_zeros(*q.shape[:2], 1)
+        ctx.kept = None
         for rows in _blocks(q, k):
-            scores, _ = _Attention.scores(other, rows, q, k, distances)
+            weights, apart = _Attention.scores(other, rows, q, k, distances)
             if kind in ("softmax", "lse"):
-                peak = scores.amax(-1, keepdim=True)
-                weights = scores.sub_(peak).exp_()
+                peak = weights.amax(-1, keepdim=True)
+                weights.sub_(peak).exp_()
                 total = weights.sum(-1, keepdim=True)
                 mass[:, rows] = peak + total.log()
-                out[:, rows] = (weights @ v) / total
-            else:
-                out[:, rows] = (scores.exp_() if kind == "exp" else scores) @ v
+                weights /= total
+            elif kind == "exp":
+                weights.exp_()
+            out[:, rows] = weights @ v
+            if weights.numel() <= KEPT and weights.shape[1] == q.shape[1]:
+                ctx.kept = weights, apart
         ctx.save_for_backward(v, q, k, out, mass, *distances)
         if kind not in ("softmax", "lse"):
             ctx.mark_non_differentiable(mass)
@@ -262,18 +303,16 @@ class _Attention(torch.autograd.Function):
         d_v, d_q, d_k = torch.zeros_like(v), torch.zeros_like(q), torch.zeros_like(k)
         found = [torch.zeros_like(one) for one in distances]
         for rows in _blocks(q, k):
-            scores, apart = _Attention.scores(ctx.other, rows, q, k, tuple(distances))
+            weights, apart = ctx.kept or _Attention.scores(ctx.other, rows, q, k, tuple(distances))
             ours = d_out[:, rows]
             d_scores = ours @ v.transpose(1, 2)
             if ctx.kind in ("softmax", "lse"):
-                weights = scores.sub_(mass[:, rows]).exp_()
+                weights = weights if ctx.kept else weights.sub_(mass[:, rows]).exp_()
                 d_scores -= (ours * out[:, rows]).sum(-1, keepdim=True) - d_mass[:, rows]
                 d_scores *= weights
             elif ctx.kind == "exp":
-                weights = scores.exp_()
+                weights = weights if ctx.kept else weights.exp_()
                 d_scores *= weights
-            else:
-                weights = scores
             d_v += weights.transpose(1, 2) @ ours
             d_q[:, rows] = d_scores @ k
             d_k += d_scores.transpose(1, 2) @ q[:, rows]
