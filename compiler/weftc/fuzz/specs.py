@@ -7,6 +7,7 @@ undefined, an `else` is tried. So everything that comes out means something, and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
@@ -36,6 +37,7 @@ from weftc.core.types import Checked, FieldType
 from weftc.core.unparse import written
 from weftc.fuzz.expressions import RandomExpressions, binary, num
 from weftc.fuzz.hostile_names import hostile
+from weftc.fuzz.motifs import with_motif
 from weftc.fuzz.vocabulary import COUNTED, SHARE, Vocabulary
 from weftc.language.check.check import check
 from weftc.language.check.problems import Problems
@@ -44,6 +46,7 @@ from weftc.language.parse.parse import parse
 from weftc.language.parse.phases import with_phases
 
 ATTEMPTS = 12  # equations drawn before a step stays as it is
+MOTIF = 0.3  # of specs with one piece of text that is no expression
 PHASES = 0.25  # of the specs of several steps are tried as two phases
 HOSTILE = 0.35  # of the specs have names that are easily confused
 COMPUTED = ("y", "p", "r", "t", "b", "f")  # names for fields that equations introduce
@@ -77,7 +80,12 @@ def draw(seed: int, number: int) -> Drawn:
         spec = replace(spec, steps=(_idle(spec),))
     spec = _in_phases(Random(f"{seed}/{number}/phases"), spec)
     spec = _with_answers(rng, replace(spec, outputs=_shown(spec)))
-    final = check(parse(Source("fuzz", written(spec))))
+    text = written(spec)
+    final = check(parse(Source("fuzz", text)))
+    extra = Random(f"{seed}/{number}/motif")
+    if extra.random() < MOTIF:
+        with suppress(WeftError):  # such as a unit vector where a part asks for none
+            final = check(parse(Source("fuzz", with_motif(extra, text))))
     widths = {str(f.type.width) for f in (*spec.inputs, *spec.state) if isinstance(f.type.width, str)}
     dims = {name: rng.choice((1, 2, 2, 3) if name in widths else (1, 2, 3, 3, 4)) for name in final.dims}
     return _under_other_names(rng, Drawn(final, dims)) if rng.random() < HOSTILE else Drawn(final, dims)

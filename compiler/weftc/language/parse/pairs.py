@@ -22,6 +22,7 @@ from weftc.core import syntax as ast
 from weftc.core.trees import expressions, factors, inside, rewritten
 from weftc.language.check.problems import Problems
 
+LONGEST_WORD = 50
 MIRRORED: dict[str, str] = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "=", "!=": "!="}
 
 
@@ -84,6 +85,7 @@ class _Entries:
         return found
 
     def _name(self, word: str) -> str:
+        word = word.replace("'", "")[:LONGEST_WORD]  # a prime ends a name, and names are not longer than 60 characters
         while word in self.taken:
             word += "'"
         self.taken.add(word)

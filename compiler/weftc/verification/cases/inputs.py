@@ -120,6 +120,11 @@ def draw(
         else conform(one, drawn.get(name), shape.of(checked, one), family, rng, dtype)
         for name, one in declared.items()
     }
+    for pairs in checked.spec.pairs:  # entries are at tokens; some at none
+        for name, home in ((pairs.row, pairs.rows), (pairs.column, pairs.columns)):
+            if not given or name not in given:
+                most = shape.sizes[home]
+                inputs[name] = np.asarray(rng.integers(0, most + 1, len(inputs[name])), dtype=dtype)
     layers = int(rng.choice((1, 2, 2, 3)))
     seed = int(rng.integers(2**32))
     noise = {}
