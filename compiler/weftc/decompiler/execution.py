@@ -346,6 +346,8 @@ class FeatureExecution(BlockReader):
 
     def _unit(self, out: Array, a: list[tuple[Array, Feature]], b: list[tuple[Array, Feature]]) -> list[Feature]:
         """A vector by its length. Its rows may be rotated or repeated: they are an isometry times the vector."""
+        if not a:  # what is always the zero vector has no direction
+            return [replace(one, directions=out @ rows) for rows, one in b]
         reference = max((rows for rows, one in a), key=magnitude)
         square = reference.T @ reference
         length = float(square[0, 0]) ** 0.5
