@@ -136,7 +136,7 @@ def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = (
         not nested
         and not by_column
         and len(rules) == 1
-        and all(m in p.terms for m in own)
+        and all(m in p.terms and is_power_of_two(p.terms[m]) for m in own)  # else B / 3 * 3 would not be B
         and not set(open_sums) & set(rest.atoms)
         and set(rest.atoms) <= set(fallback.atoms)  # else rest + (fallback - rest) would round off what it cancels
     )
@@ -150,6 +150,11 @@ def otherwise(cx: Context, p: Poly, fallback: Poly, noted: Sequence[Opening] = (
         mine = (fallback - rest).scale(1 / c) if n == 0 else Poly()
         out = out + total(cx, replace(s, rule=s.rule.with_last(), own=mine.frozen)).scale(c)
     return out
+
+
+def is_power_of_two(c: Fraction) -> bool:
+    """Whether dividing a float by c and multiplying it by c gives it back."""
+    return all(n & (n - 1) == 0 for n in (abs(c.numerator), c.denominator))
 
 
 def _product_else(cx: Context, p: Poly, fallback: Poly, sums: list[PendingSum]) -> Poly:
