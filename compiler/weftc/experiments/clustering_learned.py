@@ -103,7 +103,7 @@ def judge(measured: Measured) -> list[Judgement]:
             made.append(Judgement(sweep, ", ".join(f"{value:.2f}" for value in found), change > 0))
     gap = [one["Lloyd"] - one["ARI"] for one in measured.values()]
     made.append(
-        Judgement("alternative", f"ARI below Lloyd's by {min(gap):.2f} to {max(gap):.2f}", float(np.mean(gap)) < 0.05)
+        Judgement("alternative", f"ARI below Lloyd's by {min(gap):z.2f} to {max(gap):z.2f}", float(np.mean(gap)) < 0.05)
     )
     below = all(one["ARI"] <= one["true means"] + 0.02 for one in measured.values())
     made.append(

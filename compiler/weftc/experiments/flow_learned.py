@@ -345,15 +345,19 @@ def measure_schedules(study: Study, size: dict[str, Any]) -> Measured:
 
 
 def judge_schedules(measured: Measured) -> list[Judgement]:
-    mean = {pair: float(np.mean(values)) for pair, values in measured.items()}
-    worst = max(mean, key=lambda pair: mean[pair])
+    pairs = list(measured)
+    worst = [pairs[int(np.argmax([measured[pair][at] for pair in pairs]))] for at in range(3)]
     best = measured["uniform → uniform"]
     wins = [all(best[at] <= values[at] for values in measured.values()) for at in range(3)]
     flow = [a < b for a, b in zip(best, measured["none → none"], strict=True)]
     unit = [a < b for a, b in zip(measured["unit → unit"], measured["none → none"], strict=True)]
     return [
         Judgement("uniform", f"{_told(best)}; best at {sum(wins)} of 3 levels", all(wins)),
-        Judgement("mixed", f"the worst is {worst}: {_told(measured[worst])}", worst == "uniform → unit"),
+        Judgement(
+            "mixed",
+            f"{_told(measured['uniform → unit'])}; the worst are {', '.join(worst)}",
+            set(worst) == {"uniform → unit"},
+        ),
         Judgement("flow-uniform", f"none: {_told(measured['none → none'])}", all(flow)),
         Judgement(
             "flow-unit", f"unit: {_told(measured['unit → unit'])}, none: {_told(measured['none → none'])}", all(unit)

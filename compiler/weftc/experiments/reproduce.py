@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import platform
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from weftc.version import VERSION
 from weftc_runtime.data.progress import Progress
 from weftc_runtime.format.whole_file import whole_file
 
+CODE = re.compile("`([^`]+)`")
 PARTS = "parts"  # what a run that was stopped had measured
 CLASSES = {True: "yes", False: "no", None: "open"}
 VERDICTS = {True: "yes", False: "no", None: "cannot tell at this size"}
@@ -204,7 +206,7 @@ def _section(found: Reproduced, picture: str) -> str:
         f"<td>{escape(one.ours)}</td><td>{VERDICTS[one.holds]}</td></tr>"
         for one in found.findings
     )
-    left = "".join(f"<li>{escape(one)}</li>" for one in said.unstated)
+    left = "".join("<li>" + CODE.sub(r"<code>\1</code>", escape(one)) + "</li>" for one in said.unstated)
     return (
         f'<section id="{found.name}"><h2>{found.name}</h2><p>{escape(found.title)}. '
         f"<cite>{escape(said.title)}</cite>, {escape(said.where)}.</p>"
