@@ -50,7 +50,7 @@ LIMITS = {  # what is printed as far as it was read, or not proved, in some styl
     "temporal_difference": "only near",
     "sort": "only near",
     "affinity_propagation": "entries told one by one",
-    "conjugate_gradient": "what is not a number yet",
+    "conjugate_gradient": "too long",
     "gmm_diagonal": "unrolled",
     "k_medians": "mean nothing",
     "kalman_filter": "a derived slot",
