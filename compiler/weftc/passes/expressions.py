@@ -292,8 +292,8 @@ def _whole(cx: Context, p: Poly) -> Poly:
     if len(p.terms) < 2 or (cx.guarded and _pending(p)) or not p.axes:
         return p
     if len(p.axes) == 1:
-        (i,) = p.axes
-        return slot_poly(cx.function(i.set, "copy", linear(cx, p, i)), i, p.width)
+        (i,), common = p.axes, _common(p)
+        return slot_poly(cx.function(i.set, "copy", linear(cx, p.scale(1 / common), i)), i, p.width).scale(common)
     if len(p.axes) > 2 or cx.deciding:
         return p
     if not p.width and any(cx.tokens(i) for i in p.axes):
@@ -304,6 +304,29 @@ def _whole(cx: Context, p: Poly) -> Poly:
     left, right, i, j, sign = sides
     left, right = centred(cx, resolve(cx, left), resolve(cx, right), i, j)
     return (left - right).scale(sign)
+
+
+def factored(cx: Context, p: Poly) -> Poly:
+    """c * (a - b) of stored values, not multiplied out where c is no power of two: each product would be rounded, and
+    what the difference keeps be lost."""
+    sums = any(isinstance(atom, PendingSum) for atom in p.atoms)
+    return p if sums or len(p.axes) != 1 or _common(p) == 1 else _whole(cx, p)
+
+
+def _common(p: Poly) -> Fraction:
+    """The c of c * (a - b), where products with c are rounded and those without it are not; 1 where there is none."""
+    first = next((c for m, c in p.terms.items() if m != UNIT), Fraction(1))
+    exact = (_is_float(c / first) if m == UNIT else _is_power_of_two(c / first) for m, c in p.terms.items())
+    return first if len(p.terms) > 1 and not _is_power_of_two(first) and all(exact) else Fraction(1)
+
+
+def _is_power_of_two(c: Fraction) -> bool:
+    top, bottom = abs(c.numerator), c.denominator
+    return top & (top - 1) == 0 and bottom & (bottom - 1) == 0
+
+
+def _is_float(c: Fraction) -> bool:
+    return Fraction(float(c)) == c
 
 
 def _factor(cx: Context, p: Poly, beside: Poly | None = None) -> Poly:

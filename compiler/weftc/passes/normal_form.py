@@ -21,7 +21,7 @@ from weftc.graph.order import canonical
 from weftc.normal.form import Identity, NormalForm, NormalStep, Pattern, is_leaf
 from weftc.normal.slots import OBJECTIVE, Form, Leaf, Map, NormalSlot, SlotTable, form, just
 from weftc.passes.context import Context, NoAttentionForm, slot_poly
-from weftc.passes.expressions import poly
+from weftc.passes.expressions import factored, poly
 from weftc.passes.heads import ANY, head_of, is_positive, linear, rows, total, typical
 from weftc.passes.polynomial import Exp, PendingSum, Poly, Scalar, Weight, axes, thaw, weigh
 from weftc.passes.spaces import Spaces
@@ -97,7 +97,7 @@ def _lowered(cx: Context, root: Root) -> _Stored | Diagnostic:
 
 def _root(cx: Context, root: Root) -> _Stored:
     node, body, i = root.node, root.node.operands[0], cx.home
-    p = poly(cx, body)
+    p = factored(cx, poly(cx, body))
     width = p.width
     if len(root.axes) == 2:
         j = root.axes[1]
