@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from weftc.commands.options import add_json
-from weftc.commands.target import open_spec, spec_of
+from weftc.commands.target import spec_of
 from weftc.commands.telling import json_text, tell
 from weftc.core import syntax as ast
 from weftc.core.errors import InputError, SpecError, WeftError
@@ -16,7 +16,7 @@ from weftc.core.styles import Styles
 from weftc.core.types import Checked
 from weftc.language.bind import bind
 from weftc.language.check.check import check
-from weftc.language.parse.parse import parts
+from weftc.language.parse.parse import parse, parts
 
 SUMMARY = "report every mistake in a spec without compiling it"
 EXAMPLE = """example:
@@ -63,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _checked(word: str) -> list[Checked]:
     """The algorithms of a file, each by itself; the first is what the file stands for."""
-    found = [open_spec(word), *(check(part) for part in parts(spec_of(word)))]
+    source = spec_of(word)  # standard input gives it once
+    found = [check(parse(source)), *map(check, parts(source))]
     for checked in found:
         refuse_unlowerable(checked)
     return found

@@ -21,7 +21,6 @@ from weftc.core.source import printable
 from weftc.core.types import Checked, FieldType
 from weftc.core.vocabulary import DRAWN
 from weftc.core.words import did_you_mean
-from weftc_runtime.format.program import PairEntries
 
 if TYPE_CHECKING:
     from weftc.files.preparing import Scaling
@@ -120,6 +119,7 @@ def _entries(checked: Checked, paths: Mapping[str, str], sizes: Mapping[str, int
     """Numbers for pairs of two open sets: their entries, row by row."""
     from weftc.files.matrices import read_matrix
     from weftc_runtime.data.pairs import listed_entries
+    from weftc_runtime.format.program import PairEntries
 
     found: dict[str, Any] = {}
     for one in checked.spec.pairs:
