@@ -92,3 +92,15 @@ def test_a_verdict_does_not_depend_on_the_number_of_processes() -> None:
     ran = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
     two, one = json.loads(ran.stdout)
     assert two == one
+
+
+def test_the_command_has_not_loaded_torch_when_it_shares_the_work() -> None:
+    """Else one process would do all of it."""
+    code = """
+        import sys
+        from weftc.cli import main
+        from weftc.verification import verification
+        verification.shared = lambda *_: sys.exit(40 + ("torch" in sys.modules))
+        sys.exit(main(["verify", "lloyd"]))
+    """
+    assert subprocess.run([sys.executable, "-c", dedent(code)], check=False).returncode == 40

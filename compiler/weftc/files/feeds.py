@@ -117,6 +117,8 @@ def gather(
 
 def _entries(checked: Checked, paths: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Any]:
     """Numbers for pairs of two open sets: their entries, row by row."""
+    if not paths:
+        return {}
     from weftc.files.matrices import read_matrix
     from weftc_runtime.data.pairs import listed_entries
     from weftc_runtime.format.program import PairEntries
