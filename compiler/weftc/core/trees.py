@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -53,6 +53,20 @@ def inside(node: Any, rewrite: Rewrite) -> Any:
         return rewrite(found) if isinstance(found, ast.Node) else found
 
     return replace(node, **{f.name: value(getattr(node, f.name)) for f in fields(node)})
+
+
+def with_indices(node: Any, names: Mapping[str, str]) -> Any:
+    """A node by itself, without what is inside it, with other indices for tokens."""
+    match node:
+        case ast.Ref(name=name, indices=()):
+            return replace(node, name=names.get(name, name))
+        case ast.Ref():
+            return replace(node, indices=tuple(names.get(index, index) for index in node.indices))
+        case ast.Position() | ast.Weigh():
+            return replace(node, index=names.get(node.index, node.index))
+        case ast.Different():
+            return replace(node, left=names.get(node.left, node.left), right=names.get(node.right, node.right))
+    return node
 
 
 def factors(expr: ast.Expr) -> list[ast.Expr]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from weftc.core import syntax as ast
-from weftc.core.trees import inside, nodes
+from weftc.core.trees import inside, nodes, with_indices
 
 
 def with_own_indices(spec: ast.Spec) -> ast.Spec:
@@ -59,17 +59,7 @@ class _OwnIndices:
                 inner[index] = self._fresh(index, set(names.values()))
             found = inside(node, lambda below: self._own(below, inner, bound | {index}))
             return replace(found, index=inner.get(index, index))
-        found = inside(node, lambda below: self._own(below, names, bound))
-        match found:
-            case ast.Ref(name=name, indices=()) if name in names:
-                return replace(found, name=names[name])
-            case ast.Ref():
-                return replace(found, indices=tuple(names.get(index, index) for index in found.indices))
-            case ast.Position() | ast.Weigh():
-                return replace(found, index=names.get(found.index, found.index))
-            case ast.Different():
-                return replace(found, left=names.get(found.left, found.left), right=names.get(found.right, found.right))
-        return found
+        return with_indices(inside(node, lambda below: self._own(below, names, bound)), names)
 
     def _fresh(self, index: str, used: set[str]) -> str:
         own = self.made.setdefault(index, [])

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 from weftc.core import syntax as ast
-from weftc.core.trees import expressions, factors, inside, rewritten
+from weftc.core.trees import expressions, factors, inside, rewritten, with_indices
 from weftc.language.check.problems import Problems
 
 LONGEST_WORD = 50
@@ -453,17 +453,7 @@ def _renamed(node: Any, names: dict[str, str], whole: _Entries) -> Any:
             names = {**names, node.index: index}
         made = inside(node, lambda below: _renamed(below, names, whole))
         return replace(made, index=index)
-    made = inside(node, lambda below: _renamed(below, names, whole))
-    match made:
-        case ast.Ref(name=name, indices=()):
-            return replace(made, name=names.get(name, name))
-        case ast.Ref():
-            return replace(made, indices=tuple(names.get(index, index) for index in made.indices))
-        case ast.Position() | ast.Weigh():
-            return replace(made, index=names.get(made.index, made.index))
-        case ast.Different():
-            return replace(made, left=names.get(made.left, made.left), right=names.get(made.right, made.right))
-    return made
+    return with_indices(inside(node, lambda below: _renamed(below, names, whole)), names)
 
 
 def _words(spec: ast.Spec) -> set[str]:
