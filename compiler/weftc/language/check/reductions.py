@@ -103,7 +103,8 @@ def _weights(typing: Typing, expr: ast.Reduce, inside: frozenset[str]) -> Type |
         typing.unit_alone(found.undefined)
         return None
     if not found.nonnegative:
-        note = "declare the field `: R >= 0`, or use exp(...), squares, a simplex or onehot field"
+        note = "declare the field `: R >= 0` (numbers of pairs `: real >= 0`), or use exp(...), squares, "
+        note += "a simplex or onehot field"
         message, label = "weights must be known to be >= 0", "the sign of this is not known"
         problems.add("C236", guilty.span, message, label, note)
         return None
